@@ -14,6 +14,7 @@ from typing import TypeVar
 from edgetune import PLAN_SCHEMA
 from edgetune.agent.vocabulary.kind import DISRUPTIONS, kind_of
 from edgetune.agent.vocabulary.kinds import KINDS
+from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.options import MOST_ALPHA, Options
 from edgetune.base.documents.plan import (
     DRAWN_BY,
@@ -110,13 +111,14 @@ def make_plan(
     restarts: Mapping[str, Restart],
     kernels: Mapping[str, str] = MappingProxyType({}),
     systems: Mapping[str, str] = MappingProxyType({}),
+    beside: Mapping[str, Metric] = MappingProxyType({}),
 ) -> Plan:
     """The plan, with its digest.
 
     ``rendered`` holds each host's settings, ``observed`` what its agent and its BMC answered to
     ``plan``, ``proofs`` what shows that each is one machine (`rollout.identity`), ``restarts``
     how the BMC of a host may restart it, ``kernels`` the release of the kernel that each runs,
-    and ``systems`` its operating system.
+    ``systems`` its operating system, and ``beside`` metrics that are shown and not judged.
     Optional settings that a host does not support are left out there, with the reason.
     RefusedError when a setting is unsupported, nothing is to do, the PoP is too small to split or
     to keep its ``min_in_service``, or a metric asks for a health check that it does not have.
@@ -149,7 +151,8 @@ def make_plan(
         tuning=PlannedTuning(tuning.name, tuning.version, tuning.digest),
         intent=tuning.intent,
         guards=[*tuning.guards, *([] if WORK in named else [SHARE_OF_WORK])],
-        definitions={**tuning.metrics},
+        definitions={**beside, **tuning.metrics},
+        beside=[name for name in beside if name not in tuning.metrics],
         options=options,
         disruption=disruption,
         # How their BMCs may restart those that do not reboot themselves.

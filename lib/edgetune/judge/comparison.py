@@ -49,8 +49,8 @@ class Comparison:
     """A plan's groups, its baseline, and the blocks of its soak so far (see ``measured``).
 
     ``strata`` are the plan's without hosts that were skipped. An optional guard that no host has
-    in the baseline is left out. ``shown`` are the metrics that are judged, and the parts of these,
-    which are not. InputError if a group is empty.
+    in the baseline is left out. ``shown`` are the metrics that are judged, and the parts of these
+    and those beside, which are not. InputError if a group is empty.
     """
 
     def __init__(self, plan: Plan, strata: Strata, baseline: Baseline, blocks: Blocks) -> None:
@@ -71,7 +71,8 @@ class Comparison:
                 continue
             self.margins.setdefault(guard.metric, math.log1p(guard.margin))
         parts = (part for name in self.margins for part in self.metrics[name].parts)
-        self.shown = [*dict.fromkeys([*self.margins, *parts])]
+        beside = (name for name in plan.beside if self.is_measured(name))
+        self.shown = [*dict.fromkeys([*self.margins, *parts, *beside])]
 
     @property
     def metric(self) -> str:

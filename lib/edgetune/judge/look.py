@@ -349,11 +349,12 @@ def _ratio(logarithm: float) -> float:
 def _row(compared: Comparison, metric: str) -> Effect:
     before, after = compared.levels(metric)
     test, control = compared.draws.test, ~compared.draws.test
-    guard_or_part = "guard" if metric in compared.margins else "part"
+    shown = "beside" if metric in compared.plan.beside else "part"
+    guard_or_shown = "guard" if metric in compared.margins else shown
     windows = [name for name in compared.windows if compared.is_compared(metric, name)]
     row = Effect(
         metric=metric,
-        role="intent" if metric == compared.metric else guard_or_part,
+        role="intent" if metric == compared.metric else guard_or_shown,
         exposure=compared.baseline.metrics[metric].exposure,
         margin=round(math.expm1(compared.margins.get(metric, 0.0)), 6),
         windows={name: _ratio(compared.ratio(metric, name)) for name in windows},

@@ -227,16 +227,20 @@ def _by_hardware(strata: Strata) -> dict[str, dict[str, Groups]]:
 
 
 def _one_plan(records: Mapping[str, PopRecord]) -> Plan:
-    """The first PoP's plan, with a seed that all of them have a part in."""
+    """The first PoP's plan, with a seed that all of them have a part in. Beside is shown what all
+    of them show."""
     plans = [own.plan for own in records.values()]
-    for pop, own in records.items():
+    beside = _in_all([dict.fromkeys(plan.beside) for plan in plans])
+    alike = [metrics_of(replace(plan, beside=beside)) for plan in plans]
+    for (pop, own), metrics in zip(records.items(), alike):
         for field in ("intent", "guards"):
             if getattr(own.plan, field) != getattr(plans[0], field):
                 raise InputError("ring", pop, f"does not have the {field} of the other PoPs")
-        if metrics_of(own.plan) != metrics_of(plans[0]):
+        if metrics != alike[0]:
             raise InputError("ring", pop, "does not define its metrics as the other PoPs do")
     seed = sum(plan.options.seed for plan in plans)
-    return replace(plans[0], options=replace(plans[0].options, seed=seed))
+    options = replace(plans[0].options, seed=seed)
+    return replace(plans[0], options=options, beside=beside)
 
 
 def _strata(pop: str, own: PopRecord) -> Iterator[tuple[str, Groups]]:
@@ -257,11 +261,11 @@ def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
             _buckets({p: [(own.hosts, own.histograms[of][n])] for p, own in each.items()}, hosts)
             for n in (0, 1)
         ]
-        for of in some.histograms
+        for of in _in_all([own.histograms for own in each.values()])
     }
     metrics = {
         name: replace(
-            usual,
+            some.metrics[name],
             rows=_rows({pop: [own] for pop, own in each.items()}, name, hosts),
             halves=_halves(each, name, hosts),
             elasticities={
@@ -270,7 +274,7 @@ def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
                 for stratum, found in own.metrics[name].elasticities.items()
             },
         )
-        for name, usual in some.metrics.items()
+        for name in _in_all([own.metrics for own in each.values()])
     }
     return Baseline(
         min(own.start for own in each.values()),
@@ -281,6 +285,13 @@ def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
         _facts({pop: [own] for pop, own in each.items()}, hosts),
         histograms=histograms,
     )
+
+
+def _in_all(parts: Sequence[Mapping[str, object]]) -> list[str]:
+    """The names that all have: of metrics that are shown beside, each PoP has those that its hosts
+    measure."""
+    first, *others = parts
+    return [name for name in first if all(name in own for own in others)]
 
 
 def _parts(records: Mapping[str, PopRecord]) -> list[dict[str, Blocks]]:
@@ -303,12 +314,13 @@ def _soak(records: Mapping[str, PopRecord], parts: Sequence[Mapping[str, Blocks]
 
 def _block(parts: Mapping[str, Blocks], hosts: Hosts, facts: Facts) -> Block:
     every = [block for blocks in parts.values() for block in blocks]
-    metrics = {name: Counted(_rows(parts, name, hosts)) for name in every[0].metrics}
+    names = _in_all([block.metrics for block in every])
+    metrics = {name: Counted(_rows(parts, name, hosts)) for name in names}
     histograms = {
         of: _buckets(
             {pop: [(b.hosts, b.histograms[of]) for b in own] for pop, own in parts.items()}, hosts
         )
-        for of in every[0].histograms
+        for of in _in_all([block.histograms for block in every])
     }
     return Block(
         min(block.start for block in every),

@@ -183,7 +183,8 @@ def verdict_text(look: Look, plan: Plan) -> str:
     lines += [f"  {_spent(name, test)}" for name, test in look.tests.items()]
     for row in look.metrics:
         metric = metrics[row.metric]
-        name = f"{row.metric}{' (part)' * (row.role == 'part')}".ljust(14)
+        role = f" ({row.role})" if row.role in ("part", "beside") else ""
+        name = f"{row.metric}{role}".ljust(14)
         shown = [level(own, metric, row.exposure) for own in row.levels]
         proofs = ""
         if row.known_ratio is not None:

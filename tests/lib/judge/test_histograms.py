@@ -181,6 +181,30 @@ def test_a_host_with_too_few_requests_speaks_for_neither_side(tmp_path: Path) ->
     assert last.decision == "promote"
 
 
+def test_what_is_shown_beside_decides_nothing(tmp_path: Path) -> None:
+    fleet = fleet_of(tmp_path, "no_harm", "retransmits")
+    names = ["requests_p50", "requests_p99"]
+    fleet.plan = replace(fleet.plan, beside=names)
+    last = fleet.soaks([serves()], [serves(fleet.test, late=300.0)])[-1]
+    rows = {row.metric: row for row in last.metrics}
+    assert {rows[name].role for name in names} == {"beside"}
+    assert rows["requests_p99"].ratio > 1.5 and last.decision == "promote"
+    assert "requests_p99 (beside) test" in verdict_text(last, fleet.plan)
+    whole = fleet.record
+    ring = judge_ring({"pop5": whole, "pop6": whole})
+    assert {row.metric for row in ring.metrics} >= {*names}
+    # Where nobody measures it, it is no doubt, and not shown; also where one PoP of a ring does.
+    last = fleet.soaks()[-1]
+    assert (last.decision, kinds(last)) == ("promote", [])
+    assert not {*names} & {row.metric for row in last.metrics}
+    other = fleet_of(tmp_path, "no_harm", "retransmits")
+    other.soaks()
+    for records in ([whole, other.record], [other.record, whole]):
+        ring = judge_ring(dict(zip(("pop5", "pop6"), records)))
+        assert ring.decision == "promote"
+        assert not {*names} & {row.metric for row in ring.metrics}
+
+
 def test_hosts_without_any_request_promote_nothing(tmp_path: Path) -> None:
     """A log that is not written any more counts none: that is no proof that none came late."""
 

@@ -41,7 +41,9 @@ def world_of(folder: Path, *guards: str) -> EmptyWorld:
 
 def test_a_plan_names_hosts_and_reasons_and_is_refused_where_it_needs_them(tmp_path: Path) -> None:
     world = world_of(tmp_path, "health_p99")
-    plan_and_notes(world.context, "lab1", "accept_queue", Options(seed=7))
+    made, _ = plan_and_notes(world.context, "lab1", "accept_queue", Options(seed=7))
+    assert made.beside == ["health_p50", "health_p95"]
+    assert {*made.beside, "health_p99"} <= {*made.definitions}
     world.hosts.logs = {"e003": GONE}
     with pytest.raises(RefusedError) as caught:
         plan_and_notes(world.context, "lab1", "accept_queue", Options(seed=7))

@@ -81,8 +81,8 @@ class Spent:
 
 @dataclass(frozen=True)
 class Effect:
-    """What a look found of one metric; its ``role`` is ``intent``, ``guard``, or ``part`` of
-    one of these, which is shown and not judged.
+    """What a look found of one metric; its ``role`` is ``intent``, ``guard``, ``part`` of one of
+    these, or ``beside``: the last two are shown and not judged.
 
     ``ratio`` is that of the test group's change to the control group's, inside the bounds of
     ``interval`` (None: unbounded); ``windows`` holds it by window of the soak, ``margin`` is the

@@ -155,7 +155,8 @@ class Plan:
     holds by host what proves that it is one machine (see ``rollout.identity``), ``restarts`` how
     the BMC of a host may restart it. ``inventory`` is the digest of the PoP's hosts. ``seconds``
     is how long all of it takes. ``definitions`` are those of its metrics, as they were when it was
-    made. ``digest`` is that of the whole document without it.
+    made; those ``beside`` are shown where they are measured, and decide nothing. ``digest`` is that
+    of the whole document without it.
 
     Fields with a default were not known to version 0.6.
     """
@@ -182,6 +183,7 @@ class Plan:
     machines: dict[str, Proof] = field(default_factory=dict)
     restarts: dict[str, Restart] = field(default_factory=dict)
     definitions: dict[str, Metric] = field(default_factory=dict)
+    beside: list[str] = field(default_factory=list)
 
     @property
     def groups(self) -> Groups:

@@ -151,11 +151,12 @@ METRICS = Catalogue([PACK_METRICS])
 
 
 def metrics_of(plan: Plan) -> dict[str, Metric]:
-    """The metrics that a plan is judged by and their parts, as they were when it was made.
+    """The metrics that a plan is judged by, those beside, and the parts of both, as they were when
+    it was made.
 
     Plans of 0.10 and before kept no definitions: theirs are the pack's of that version.
     """
-    judged = {name: _defined(plan, name) for name in plan.metrics}
+    judged = {name: _defined(plan, name) for name in (*plan.metrics, *plan.beside)}
     parts = [part for own in judged.values() for part in own.parts]
     return {**judged, **{name: _defined(plan, name) for name in parts}}
 

@@ -12,6 +12,7 @@ from edgetune.agent.vocabulary.kind import SYSTEMS
 from edgetune.base.documents.congestion import sets_congestion
 from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.documents.host import BiosPlan, BmcFacts, HostFacts, SeenSettings
+from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan, Restart
 from edgetune.base.documents.reading import encoded
@@ -38,6 +39,8 @@ from edgetune.rollout.record.kept_inventory import pop_for_plan
 from edgetune.rollout.store.records import value_of
 from edgetune.site.inventory import Host, Pop
 
+REQUESTS = ("health_p50", "health_p95", "health_p99")
+"""Metrics that every plan shows where hosts measure them."""
 SIDES = {"linux": "from", "freebsd": "freebsd"}
 """Where the file of a metric says what an agent reads on hosts with an operating system."""
 
@@ -90,6 +93,16 @@ def _refuse_unread_logs(pop: Pop, tuning: Tuning, without_packets: bool, subject
     if names:
         lost = {h: own.why for h, own in subject.log_problems.items() if not own.are_counted}
         _refuse(lost, f"the access log, for {listed(names)} by which {tuning.name} is judged: ")
+
+
+def _requests_of(pop: Pop, metrics: Catalogue) -> dict[str, Metric]:
+    """The metrics of real requests that the PoP's first source tells."""
+    told = _told(pop.views[0], metrics)
+    return {
+        name: metrics[name]
+        for name in REQUESTS
+        if name in metrics and {*metrics[name].needed} <= {*told}
+    }
 
 
 def _told(view: Pop, metrics: Catalogue) -> Collection[str]:
@@ -253,7 +266,8 @@ def plan_and_notes(
     kernels = {name: known.kernel for name, known in facts.items()}
     named = {name: SYSTEMS.get(own, own) for name, own in systems.items()}
     proven = subject.proven[0]
-    made = make_plan(pop, tuning, rendered, seen, options, proven, restarts, kernels, named)
+    beside = _requests_of(pop, context.catalogue)
+    made = make_plan(pop, tuning, rendered, seen, options, proven, restarts, kernels, named, beside)
     mixed = [*_mixed(context, made, named), *_several_kernels(made, kernels)]
     return made, [*notes, *mixed, *silent, *_stays_hung(made, facts)]
 
