@@ -32,6 +32,7 @@ PEERS = ("Kayenta", "t-test over hosts, Lan-DeMets, linear", "AsympCS, baseline 
 """Those whose false rollbacks are shown for every scenario."""
 BENEFITS = (("full", "x0.8"), ("full", "x0.7"), ("few", "x0.8"), ("few", "x0.7"))
 SOAKS = (("full", "x1.25"), ("full", "x1.5"), ("few", "x1.5"), ("full", "x0.8"), ("full", "x0.7"))
+_EFFECTS = {"none": "false rollbacks"}
 BEHIND = 0.02
 """A peer finds more than ours where its power is greater by this, and that is no chance."""
 _Z = 1.96
@@ -40,14 +41,15 @@ _Z = 1.96
 def main(arguments: Sequence[str], page: Path = PAGE) -> int:
     """Write the tables; the exit status comes back."""
     figures_file, *names = arguments or ["--help"]
-    if not {*names} <= SECTIONS.keys() or figures_file.startswith("-"):
-        usage = f"python docs/judge_tables.py FIGURES [TABLE..]; tables: {', '.join(SECTIONS)}"
+    every = {**SECTIONS, **OF_ITS_OWN}
+    if not {*names} <= every.keys() or figures_file.startswith("-"):
+        usage = f"python docs/judge_tables.py FIGURES [TABLE..]; tables: {', '.join(every)}"
         print(f"usage: {usage}", file=sys.stderr)
         return 2
     figures = json.loads(Path(figures_file).read_text(encoding="utf-8"))
     text = page.read_text(encoding="utf-8")
     for name in names or SECTIONS:
-        text = replace_section(text, name, SECTIONS[name](figures), "docs/judge.md")
+        text = replace_section(text, name, every[name](figures), "docs/judge.md")
     page.write_text(text, encoding="utf-8")
     return 0
 
@@ -197,6 +199,18 @@ def estimates(figures: Document) -> str:
     return table(", ".join(headings), [[fleet, *cells] for fleet, cells in by_fleet.items()])
 
 
+def tails(figures: Document) -> str:
+    """Harm that only the tail of requests has: what finds it, and what finds it where none is."""
+    found = {(row["method"], row["fleet"], row["effect"]): row for row in figures["tails"]}
+    cases = [*dict.fromkeys((fleet, effect) for _, fleet, effect in found)]
+    rows = [
+        [method, *(_wilson(found[(method, *case)]) for case in cases)]
+        for method in dict.fromkeys(method for method, *_ in found)
+    ]
+    told = [f"hosts {fleet}: {_EFFECTS.get(effect, effect)}" for fleet, effect in cases]
+    return table(", ".join(["judge", *told]), rows)
+
+
 def missed(figures: Document) -> str:
     """Rows of ours whose interval misses the truth."""
     rows = [
@@ -275,6 +289,8 @@ SECTIONS = {
     "missed": missed,
     "targets": targets,
 }
+OF_ITS_OWN = {"tails": tails}
+"""Of a run of its own: ``python -m bench.judge.tails --json FIGURES``."""
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -104,8 +104,10 @@ def kernels_of(practice: Practice, place: Path) -> Kernels:
     tuning = yaml.safe_load((ROOT / "tunings/kernel_upgrade.yaml").read_text())
     tuning["name"] = "lab_kernel"
     tuning["settings"][0]["value"] = {"package": package, "version": version}
-    # The times of two emulated machines are those of whatever else the CPUs do.
-    tuning["intent"]["margin"] = 10
+    # The times of two emulated machines are those of whatever else the CPUs do, and in 30 s the lab
+    # has enough requests for a median alone.
+    tuning["intent"] = {"no_harm": "health_p50", "margin": 10}
+    tuning["guards"] = [own for own in tuning["guards"] if own["metric"] != "health_p50"]
     for guard in tuning["guards"]:
         guard["margin"] = 10
     tuning["guards"].append({"metric": "packets", "margin": 10})

@@ -67,7 +67,8 @@ class Timeseries:
 def timeseries_of(
     plan: Plan, baseline: Baseline | None, looks: Sequence[Look], window: Window | None
 ) -> list[Timeseries]:
-    """The time series of each metric of a plan, the intent's first.
+    """The time series of each metric of a plan, the intent's first, and of those beside that are
+    known anywhere.
 
     ``window`` holds what the samples tell, None where there are none.
     """
@@ -76,10 +77,11 @@ def timeseries_of(
     exposures = {row.metric: row.exposure for look in looks for row in look.metrics}
     exposures.update(window.exposures if window else {})
     exposures.update(baseline.exposures if baseline else {})
-    return [
+    found = [
         _one(name, own, members, baseline, blocks, window, exposures.get(name, SECONDS))
         for name, own in metrics_of(plan).items()
     ]
+    return [own for own in found if own.metric not in plan.beside or own.values]
 
 
 def compared(plan: Plan, looks: Sequence[Look]) -> dict[str, list[str]]:

@@ -197,6 +197,8 @@ def test_what_is_shown_beside_decides_nothing(tmp_path: Path) -> None:
     last = fleet.soaks()[-1]
     assert (last.decision, kinds(last)) == ("promote", [])
     assert not {*names} & {row.metric for row in last.metrics}
+    drawn = timeseries_of(fleet.plan, fleet.baseline, [last], None)
+    assert [own.metric for own in drawn] == ["retransmits", "packets"]
     other = fleet_of(tmp_path, "no_harm", "retransmits")
     other.soaks()
     for records in ([whole, other.record], [other.record, whole]):
