@@ -9,7 +9,7 @@ from pathlib import Path
 
 LOG = "/var/log/nginx/access.log"
 FORMAT = "{status} {bytes} {time} "
-# Per second, of a host with its even share of the PoP's traffic: some seconds have enough for a p99.
+# Per second, of a host with its even share of the PoP's traffic: seconds have enough for a p99.
 REQUESTS = 600.0
 MEDIAN, SPREAD = 0.02, 0.6  # s, and the standard deviation of the logarithm
 LONGEST = 1 << 22  # bytes; then it is renamed
