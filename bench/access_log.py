@@ -32,7 +32,7 @@ COLUMNS = {
 LINES: Mapping[str, str] = {
     "nginx": '192.0.2.{n} - - [30/Nov/2026:06:25:24 +0000] "GET /video/{n}/seg.ts HTTP/1.1" 200 '
     '{size} "https://a.test/" "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36" {s:.3f} '
-    "{s:.3f} HIT",
+    "{s:.3f} HIT OK",
     "haproxy": "Nov 30 06:25:24 edge1 haproxy[14389]: 192.0.2.{n}:33317 [30/Nov/2026:06:25:24.655] "
     'web static/srv1 10/0/30/{ms}/{ms} 200 {size} - - ---- 1/1/1/1/0 0/0 "GET /{n} HTTP/1.1"',
     "varnish": "200 {size} {us} {s:.6f} hit",
