@@ -65,6 +65,7 @@ def test_facts_of_a_window_are_plain_json() -> None:
             "watched": {"a": 20.0, "b": 0.0},
             "known": {},
             "unread": {},
+            "why": {},
         },
         "load": {"median": 2.0, "peak": 3.0},
     }
