@@ -67,10 +67,12 @@ KEPT = [_sysctl("net.core.somaxconn", 64), _sysctl("vm.swappiness", 10)]
 SOMAXCONN = "/proc/sys/net/core/somaxconn"
 BOTH = f"echo $(cat {SOMAXCONN} /proc/sys/vm/swappiness)"
 FILE = "/etc/sysctl.d/89-kept.conf"
-# Names of files, and files by their content, where a tuning leaves any. The epoch stays.
+# Names of files, and files by their content, where a tuning leaves any. The epoch stays, and so do
+# counters of the access log.
 MARKS = (
     "find /etc /var/lib/edgetune /var/lib/systemd /lib/systemd -name '*edgetune*' ! -type d;"
-    " find /var/lib/edgetune -type f ! -name '*epoch'; grep -rIl edgetune /etc; true"
+    " find /var/lib/edgetune -type f ! -name '*epoch' ! -name access_log.json;"
+    " grep -rIl edgetune /etc; true"
 )
 
 
