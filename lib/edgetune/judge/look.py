@@ -259,12 +259,16 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
 
 
 def few_requests(compared: Comparison) -> list[Doubt]:
-    """Quantiles that hosts have too few requests for: they are as not measured there."""
+    """Quantiles that hosts have too few requests for: they are as not measured there. What may stay
+    unmeasured may do so from the baseline on, and not from the soak on."""
     found = []
     for metric, optional in wanted(compared.plan).items():
         own = compared.metrics[metric].quantiles
-        if own and not optional:
-            for window, hosts in compared.few_requests(metric).items():
+        few = compared.few_requests(metric) if own else {}
+        allowed = {*few.get("baseline", ())} if optional else set()
+        for window, lost in few.items():
+            hosts = [host for host in lost if host not in allowed]
+            if hosts:
                 needs = f"it needs {max(map(enough, own)):,} requests of each host"
                 text = f"{metric}: too few requests in the {window} on {named(hosts)}: {needs}"
                 found.append(Doubt("few_requests", text))

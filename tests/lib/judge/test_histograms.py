@@ -176,6 +176,8 @@ def test_a_host_with_too_few_requests_speaks_for_neither_side(tmp_path: Path) ->
     assert last.hosts["requests_p99"][fleet.test[0]][1:] == [None, None]
     assert kinds(last) == ["few_requests"] and last.decision == "hold"
     optional = fleet_of(tmp_path, "no_harm", "retransmits", "requests_p99", optional=True)
+    last = optional.soaks([serves()], [change])[-1]
+    assert (kinds(last), last.decision) == (["few_requests"], "hold")
     last = optional.soaks([change], [serves()])[-1]
     assert {own.metric: own.hosts for own in last.unwatched} == {"requests_p99": [fleet.test[0]]}
     assert last.decision == "promote"
