@@ -165,7 +165,7 @@ def test_a_plan_says_why_it_was_taken_back_here_before(
         return
     at = began + 60 * states.index("rolling_back")
     assert f"taken back at {utc(at)}: {why}" in text
-    assert command("report_rollout", rollout=rollout) in text
+    assert command("rollout_status", rollout=rollout) in text
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])

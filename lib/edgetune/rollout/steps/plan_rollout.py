@@ -117,7 +117,7 @@ def _tried(context: Context, plan: Plan) -> list[Finding]:
     if found is None:
         return []
     what = f"{plan.tuning.name} was tried here and taken back at {utc(found.at)}: {found.why}"
-    advice = f"{command('report_rollout', rollout=found.rollout)} shows why"
+    advice = f"{command('rollout_status', rollout=found.rollout)} shows why"
     return [Finding(what, advice, refuses=False)]
 
 
