@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.reading import KEPT_IF_SET
+from edgetune.base.documents.reading import KEPT_IF_SET, Number
 
 SECONDS = "seconds"
 READINGS = "readings"
@@ -58,6 +58,10 @@ class Metric:
     are shown beside such a mean. One of a ``histogram`` has neither: it is a quantile of all
     requests of a window, in ``unit``.
 
+    ``limit``, in the metric's unit, is what a host may have at most, or at least where higher is
+    better: at which load it gets there is the capacity of a PoP (see ``judge.headroom``). It judges
+    nothing.
+
     ``phrase`` is what a group of hosts did, past tense, for a sentence; ``{much}`` becomes
     "12 % more", or "12 % fewer", which of a ``mass`` (time) is "12 % less".
     """
@@ -76,6 +80,7 @@ class Metric:
     gauges: dict[str, float] = field(default_factory=dict)
     parts: list[str] = field(default_factory=list)
     histogram: Histogram | None = field(default=None, metadata=KEPT_IF_SET)
+    limit: Number | None = field(default=None, metadata=KEPT_IF_SET)
 
     @property
     def sign(self) -> float:
