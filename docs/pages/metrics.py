@@ -61,10 +61,14 @@ def _source(name: str) -> str:
 
 def _metrics(metrics: Catalogue) -> str:
     rows = [
-        (code(name), own.title, own.better, _exposure_of(own), _made_of(own))
+        (code(name), own.title, own.better, _exposure_of(own), _made_of(own), _limit_of(own))
         for name, own in metrics.items()
     ]
-    return table("metric, what it is, better, compared per, made of", rows)
+    return table("metric, what it is, better, compared per, made of, limit", rows)
+
+
+def _limit_of(metric: Metric) -> str:
+    return "" if metric.limit is None else f"{metric.limit:g} {metric.unit}".strip()
 
 
 def _exposure_of(metric: Metric) -> str:

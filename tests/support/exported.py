@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,9 @@ def fleet(folder: Path) -> Soaking:
     world.context.claims.take("b1", f"b1-{STAMP}", world.context.config.claim_ttl)
     stuck = {"e000": Quarantine("gone", out_of_service=True), "e001": Quarantine("serves")}
     put(world, "c1", "changing", "rolling_back", "rolled_back", quarantined=stuck)
-    put(world, "d1", "soaking", "promoting", "complete", verdict=concluded("promote", "improved"))
+    carries = {"ratios": {"listen_drops": 0.02}, "headroom": {"request_p99": 1.23}}
+    improved = replace(concluded("promote", "improved"), **carries)
+    put(world, "d1", "soaking", "promoting", "complete", verdict=improved)
     pause_pop(world.context, "lab1", reason="peak", requested_by="ana")
     held = Pause(True, clock.wall(), "ana", "it is paused", changes, "run-1")
     save_pause(world.context, "ams1", EXECUTION, held)

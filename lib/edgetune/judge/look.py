@@ -25,6 +25,7 @@ from edgetune.base.documents.words import Decision, Verdict
 from edgetune.judge.comparison import Blocks, Comparison, harm
 from edgetune.judge.coverage import baseline_doubts, soak_doubts, unwatched, wanted
 from edgetune.judge.facts import merge_facts
+from edgetune.judge.headroom import headrooms
 from edgetune.judge.limits import Newest, beyond_limits
 from edgetune.judge.outliers import outliers
 from edgetune.judge.permutation import budget, p_of, p_value, pack, spent, take_out, unpack
@@ -75,7 +76,11 @@ def take_look(
     compared = Comparison(plan, strata, baseline, blocks)
     test = plan.groups.test
     unwell = beyond_limits(test, newest.gauges, newest.usual, test) if newest else {}
-    return judge(compared, doubts_of(compared), moment, previous, unwatched_of(compared), unwell)
+    doubted, absent = doubts_of(compared), unwatched_of(compared)
+    look = judge(compared, doubted, moment, previous, absent, unwell)
+    if look.decision is Decision.WAIT and moment.passed < 1:
+        return look
+    return replace(look, headroom=headrooms(plan, strata, baseline, blocks))
 
 
 def no_look(moment: Moment, error: str) -> Look:

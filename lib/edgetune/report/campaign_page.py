@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.campaign import PopEffect, PopStep, Record, RingStep
@@ -18,6 +19,7 @@ from edgetune.report.files import page_of
 from edgetune.report.headline import Next, headline
 from edgetune.report.page import render
 from edgetune.report.pictures import Strip, forest
+from edgetune.report.results import Result
 
 _Shown = dict[str, object]
 """A ring, a PoP of it, or (without a ``rollout``) all of them together, as the page has it."""
@@ -28,8 +30,9 @@ _TONES = {"complete": "improved", "held": "inconclusive", "aborted": "degraded"}
 class CampaignMaterial:
     """A campaign's record with the ``heads`` of its rollouts by id.
 
-    ``effects`` holds by PoP what the newest look found of the intent's metric, and ``pooled`` by
-    ring what the verdict over all of its PoPs found; ``metrics`` are the definitions of these.
+    ``effects`` holds by PoP what the newest look found of the intent's metric, ``results`` all that
+    it found in a few lines, and ``pooled`` by ring what the verdict over all of its PoPs found;
+    ``metrics`` are the definitions of these.
     ``files`` are the pages that there are.
     ``waits`` and ``missing`` are sentences: what it waits for, and what is not known.
     """
@@ -43,6 +46,7 @@ class CampaignMaterial:
     missing: Sequence[str]
     files: Collection[str]
     made: float
+    results: Mapping[str, Sequence[Result]] = field(default_factory=dict)
 
 
 def campaign_page(material: CampaignMaterial) -> str:
@@ -167,6 +171,7 @@ def _row(
         "verdict": told.verdict if told else "no verdict",
         "tone": told.tone if told else "",
         "effect": (_effect(effect, material.metrics) if effect else "not measured") + likely,
+        "results": material.results.get(name, []),
         "strip": strip,
     }
 
@@ -179,7 +184,7 @@ def _together(ring: RingStep, material: CampaignMaterial, strip: Strip | None) -
     words = verdict.replace("_", " ") or "no verdict"
     told = _effect(effect, material.metrics)
     row = {"name": "all PoPs", "rollout": "", "page": "", "state": "one test", "strip": strip}
-    return [{**row, "verdict": words, "tone": verdict, "effect": told}]
+    return [{**row, "verdict": words, "tone": verdict, "effect": told, "results": []}]
 
 
 def _state(pop: PopStep, head: Head | None) -> str:

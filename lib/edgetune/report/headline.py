@@ -64,7 +64,8 @@ def headline(head: Head) -> Headline:
 
 
 def effect_of(head: Head) -> str:
-    """The newest look's effect on the intent's metric, in few words; empty if none was taken."""
+    """The newest look's effect on the intent's metric, and on the load that hosts carry, in few
+    words; empty if none was taken."""
     found = head.verdict
     if found is None or (found.ratio is None and not found.metric):
         return ""
@@ -72,7 +73,8 @@ def effect_of(head: Head) -> str:
     known = found.metric in METRICS
     name = METRICS[found.metric].title if known else found.metric or "its metric"
     told = "not compared" if found.ratio is None else share(found.ratio)
-    return f"{name}: {told}{noted(found.measured)}"
+    carried = [f"load to the limit of {own}: {share(r)}" for own, r in found.headroom.items()]
+    return "; ".join([f"{name}: {told}{noted(found.measured)}", *carried])
 
 
 @dataclass(frozen=True)

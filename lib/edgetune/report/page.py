@@ -35,9 +35,17 @@ from edgetune.net.bmc.answers import evidence_text
 from edgetune.report import effects
 from edgetune.report.axes import number
 from edgetune.report.headline import Out, headline, next_steps, out_text, requests_text, times_out
-from edgetune.report.pictures import TimePicture, forest, host_picture, time_picture
+from edgetune.report.pictures import (
+    DayPicture,
+    TimePicture,
+    day_picture,
+    forest,
+    host_picture,
+    time_picture,
+)
+from edgetune.report.results import headroom_text, limit_text, passed_text, results_of
 from edgetune.report.text import service_text
-from edgetune.report.timeseries import compared, timeseries_of
+from edgetune.report.timeseries import compared, days_of, timeseries_of
 
 if TYPE_CHECKING:
     from edgetune.judge.series import Window
@@ -113,6 +121,7 @@ def page(material: Material) -> str:
         baseline=material.baseline,
         looks=looks,
         judged=judged,
+        results=results_of(judged, plan) if judged else [],
         paused=material.paused,
         waits=material.waits,
         missing=material.missing,
@@ -126,6 +135,7 @@ def page(material: Material) -> str:
         groups=plan.groups,
         batches=[_batch(material, batch) for batch in material.batches],
         **_pictures(material),
+        daily=_daily(material),
         forest=forest(judged.metrics, metrics_of(plan)) if judged else None,
         **_hosts(material, judged, members, out),
         timeline=sorted(_events(material), key=lambda event: event.at),
@@ -142,6 +152,7 @@ def card(material: Material) -> str:
         plan=material.plan,
         headline=headline(material.head),
         effect=judged.metrics[0] if judged else None,
+        results=results_of(judged, material.plan) if judged else [],
         pictures=_pictures(material)["pictures"][:1],
     )
 
@@ -166,6 +177,14 @@ def _pictures(material: Material) -> dict[str, list[TimePicture] | list[str]]:
         "quiet": [own.title for own in quiet],
         "unknown": [own.title for own in found if not own.values],
     }
+
+
+def _daily(material: Material) -> DayPicture | None:
+    """The daily sums of the intent's metric, where there are days."""
+    plan = material.plan
+    days = days_of(plan, material.looks, material.window)
+    title = metrics_of(plan)[plan.intent.metric].title
+    return day_picture(title, days, phases(material.head.history, material.made))
 
 
 def _hosts(
@@ -257,13 +276,16 @@ def _templates() -> jinja2.Environment:
         effect=effects.effect_text,
         evidence=evidence_text,
         service=service_text,
+        headroom=headroom_text,
         hosts=hosts_text,
         level=effects.level,
+        limit=limit_text,
         local=local,
         metric=lambda plan, name: metrics_of(plan)[name],
         moved=effects.moved_per,
         number=number,
         p=probability,
+        passed=passed_text,
         said=effects.said_of,
         share=effects.share,
         stamp=stamp,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,9 +15,10 @@ from edgetune.base.documents.head import Phase
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.words import State
+from edgetune.base.durations import DAY
 from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
 from edgetune.report.effects import moved, share
-from edgetune.report.timeseries import Point, Step, Timeseries
+from edgetune.report.timeseries import Day, Point, Step, Timeseries
 
 TOP, BOTTOM = 24, 178
 ROWS = {"test": 26, "control": 66}
@@ -207,6 +209,88 @@ def _steps(steps: Sequence[Step], across: Axis, upwards: Axis) -> str:
         reached = across.at(end)
         parts.append(f"H{reached:g}")
     return "".join(parts)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a host of a group counted in a day; ``text`` says it in words."""
+
+    group: str
+    at: float
+    top: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True)
+class DayDrawing:
+    """Daily sums in one frame."""
+
+    frame: Frame
+    bands: Sequence[Band]
+    across: Sequence[tuple[float, str]]
+    upwards: Sequence[tuple[float, str]]
+    bars: Sequence[Bar]
+
+
+@dataclass(frozen=True)
+class DayPicture:
+    """Daily sums of both groups; ``text`` says in words what there is to be seen."""
+
+    title: str
+    text: str
+    drawings: Sequence[DayDrawing]
+
+
+def day_picture(title: str, days: Sequence[Day], shown: Sequence[Phase]) -> DayPicture | None:
+    """A bar for each group and day, None if there is none to be seen."""
+    sums = [own for day in days for own in day.sums.values() if own is not None]
+    if not any(sums):
+        return None
+    told = [f"{group} hosts {_sums(days, group)}" for group in _GROUPS]
+    drawings = [_day_drawing(days, max(sums), shown, frame) for frame in FRAMES]
+    return DayPicture(title, "; ".join(told), drawings)
+
+
+def _sums(days: Sequence[Day], group: str) -> str:
+    """The first and the last one of a group."""
+    known = [own for day in days for own in [day.sums.get(group)] if own is not None]
+    return moved(known[0], known[-1], "a day") if known else "were not measured"
+
+
+def _day_drawing(
+    days: Sequence[Day], most: float, shown: Sequence[Phase], frame: Frame
+) -> DayDrawing:
+    across = frame.across(days[0].start, days[-1].start + DAY)
+    upwards = from_zero([most], BOTTOM, TOP - BOTTOM)
+    step = math.ceil(len(days) / frame.times)
+    width = round(0.4 * frame.length * DAY / (across.high - across.low), 1)
+    bars = [
+        Bar(group, across.at(day.start + DAY / 2) - width * (group == "test"), upwards.at(own),
+            width, f"{group} {_date(day)}: {number(own)}")
+        for day in days
+        for group, own in day.sums.items()
+        if own is not None
+    ]  # fmt: skip
+    return DayDrawing(
+        frame=frame,
+        bands=[_band(phase, across) for phase in shown if phase.end > across.low],
+        across=[(across.at(day.start + DAY / 2), _date(day)) for day in days[::step]],
+        upwards=[(upwards.at(value), _short(value)) for value in upwards.ticks(5)],
+        bars=bars,
+    )
+
+
+def _short(value: float) -> str:
+    """A number that has room beside a narrow axis."""
+    for unit, name in ((1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{number(value / unit)}{name}"
+    return number(value)
+
+
+def _date(day: Day) -> str:
+    return time.strftime("%b %d", time.gmtime(day.start))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN, event_text, events_of
 from edgetune.report.effects import effect_text, level
 from edgetune.report.findings import folded
 from edgetune.report.headline import WAITING_FOR_A_PERSON, next_steps
+from edgetune.report.results import headroom_text
 from edgetune.rollout.status.commands import releases, ways_out
 
 
@@ -193,6 +194,9 @@ def verdict_text(look: Look, plan: Plan) -> str:
             f"  {name} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} "
             f"{metric.unit_of(row.exposure).text}; {effect_text(row)}{proofs}"
         )
+    lines += [
+        f"  capacity       {headroom_text(own, metrics[own.metric])}" for own in look.headroom
+    ]
     lines += [f"  far from its group: {outlier_text(odd)}" for odd in look.outliers]
     lines += [
         f"  {own.metric:<14} not watched, as it is optional, on {listed(own.hosts)}"

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.metric import SECONDS, Metric
 from edgetune.base.documents.plan import Plan
+from edgetune.base.durations import DAY
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.measured import group_shares
 from edgetune.judge.rates import group_halves, group_rate
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 Step = tuple[float, float, float]
 Point = tuple[float, float]
+Array = Any
+
+WHOLE_DAY = 0.8
+"""Share of a day and of all hosts of a group."""
+FEWEST_DAYS = 3
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,47 @@ class Timeseries:
         """Whether both groups were measured in all that the record holds, and in some of it."""
         steps = [*self.steps.values()]
         return all(steps) and not self.caveat and all(math.isfinite(s[2]) for s in chain(*steps))
+
+
+@dataclass(frozen=True)
+class Day:
+    """A day from ``start``, midnight UTC: how many events a host of each group had on average, None
+    where the group was measured in less than ``WHOLE_DAY`` of it."""
+
+    start: float
+    sums: Mapping[str, float | None]
+
+
+def days_of(plan: Plan, looks: Sequence[Look], window: Window | None) -> list[Day]:
+    """The daily sums of the intent's metric, as far as samples tell; none of what is no count, and
+    of fewer than ``FEWEST_DAYS``."""
+    metric = plan.intent.metric
+    if window is None or not metrics_of(plan)[metric].counters:
+        return []
+    slots = window.start + window.slot * (np.arange(window.packets.shape[1]) + 0.5)
+    days = np.floor(slots / DAY).astype(int)
+    members = {
+        group: [at for at, host in enumerate(window.hosts) if host in hosts]
+        for group, hosts in compared(plan, looks).items()
+    }
+    found = [
+        Day(
+            DAY * day,
+            {g: _sum_of(window, metric, own, days == day) for g, own in members.items()},
+        )
+        for day in np.unique(days).tolist()
+    ]
+    known = [day for day in found if any(own is not None for own in day.sums.values())]
+    return known if len(known) >= FEWEST_DAYS else []
+
+
+def _sum_of(window: Window, metric: str, hosts: Sequence[int], slots: Array) -> float | None:
+    """What is missing of a day is as the rest of it."""
+    events = window.metrics[metric].events[hosts][:, slots]
+    measured = window.slot * float(np.isfinite(events).sum())
+    if not hosts or measured < WHOLE_DAY * DAY * len(hosts):
+        return None
+    return float(np.nansum(events)) / measured * DAY
 
 
 def timeseries_of(

@@ -235,7 +235,7 @@ def test_a_page_needs_nothing_else_and_says_what_each_part_of_it_is(whole: Mater
     assert not re.search(r"url\(|@import|https?:", html.replace(SOURCE, ""))
     # A screen reader is told what each table and picture is.
     tables = re.findall(r"<table.*?</table>", html, re.DOTALL)
-    assert len(tables) == 7
+    assert len(tables) == 8
     for table in tables:
         assert re.search(r"<caption>[^<]", table)
         assert not re.search(r"<th(?![^>]*scope=)[ >]", table), table

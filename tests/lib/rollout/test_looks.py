@@ -87,6 +87,12 @@ class TestBaseline:
         assert improved.run("compare_groups")["decision"] == "promote"
         assert read_rollout(improved.context, improved.rollout).baseline() == kept
         assert [own for _, own in improved.looked()] == ["wait", "wait", "wait", "promote"]
+        # What tells capacity is kept of each part, and told by the look that decides.
+        looks = [read_rollout(improved.context, improved.rollout).look(n) for n in range(4)]
+        blocks = [look.block for look in looks]
+        assert all(own and [*own.loads] == ["health_failed"] for own in (kept, *blocks))
+        assert [bool(look.headroom) for look in looks] == [False, False, False, True]
+        assert {own.why for own in looks[-1].headroom[0].groups.values()} == {"never"}
         # Each write of the datastore is dispatched with the old and the new value.
         first = read_rollout(improved.context, improved.rollout).look(0)
         assert max(len(json.dumps(each.document())) for each in (kept, first)) < 12000

@@ -72,6 +72,21 @@ class Buckets:
 
 
 @dataclass(frozen=True)
+class Loads:
+    """How many slots of some ``hosts`` were at each load, and how many of these ``beyond`` the
+    limit of a metric; buckets are bins of load (see ``judge.loads``).
+
+    There is a row for each host, then for each of so many ``spans`` of time: those of the test
+    hosts together, then those of the control hosts.
+    """
+
+    hosts: list[str]
+    spans: int
+    slots: Buckets
+    beyond: Buckets
+
+
+@dataclass(frozen=True)
 class Usual:
     """One metric: its ``exposure`` (see ``Metric.unit_of``), what one event is (None where there
     was none), by how much slots vary beyond Poisson, and the rows of the hosts, of the whole and
@@ -92,7 +107,8 @@ class Baseline:
 
     ``doubts`` say what keeps it from being one. ``power`` is what it lets be seen, ``health`` each
     host's median of its health check in ms, ``load`` the most packets per second of the PoP.
-    ``histograms`` are by reading, of both halves: metrics of one have no rows.
+    ``histograms`` are by reading, of both halves: metrics of one have no rows. ``loads`` are those
+    of each metric with a limit; earlier versions did not keep them.
     """
 
     start: float
@@ -106,6 +122,7 @@ class Baseline:
     health: dict[str, Number] = field(default_factory=dict)
     load: Number = 0.0
     histograms: dict[str, list[Buckets]] = field(default_factory=dict)
+    loads: dict[str, Loads] = field(default_factory=dict)
 
     @property
     def exposures(self) -> dict[str, str]:
@@ -134,7 +151,7 @@ class Block:
     """The span from ``start`` to ``end`` in slots of ``slot`` seconds, by metric.
 
     ``resumed`` says that a person resumed this soak after it had been held. ``histograms`` are by
-    reading: metrics of one have no rows.
+    reading: metrics of one have no rows. ``loads`` are as those of a baseline.
     """
 
     start: float
@@ -145,6 +162,7 @@ class Block:
     facts: Facts
     resumed: bool = False
     histograms: dict[str, Buckets] = field(default_factory=dict)
+    loads: dict[str, Loads] = field(default_factory=dict)
 
 
 def packed(numbers: Any) -> str:

@@ -139,7 +139,9 @@ class Outlier:
 class Conclusion:
     """What a record's newest look came to, or its baseline if that ended it; ``ratio`` is that of
     the intent's ``metric``, which was ``measured`` so far (see ``Effect``), None where nothing was
-    compared. Earlier versions did not name the metric."""
+    compared. Earlier versions did not name the metric. ``ratios`` are those of all metrics that
+    were judged, ``headroom`` those of the load that groups carry, by metric with a limit; both
+    without what is not known."""
 
     verdict: Verdict
     decision: Decision
@@ -147,6 +149,43 @@ class Conclusion:
     ratio: Number | None = None
     metric: str = ""
     measured: dict[str, float] = field(default_factory=dict)
+    ratios: dict[str, Number] = field(default_factory=dict)
+    headroom: dict[str, Number] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """At which load a group of hosts passed the limit of a metric, a multiple of what was usual in
+    the baseline, and between which ``bounds`` that lies with a probability of 90 %.
+
+    Both are None where that is not known, and ``why`` says so: ``never`` (none was near it, up to a
+    load of ``seen``), ``always`` (they were beyond it at every load), ``short`` (they were near it
+    for too short), or ``unmeasured`` (too few of them, or for too short).
+    """
+
+    load: Number | None
+    bounds: list[Number] | None
+    seen: Number | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Headroom:
+    """How much more load the test hosts carry than the control hosts before a ``metric`` passes its
+    ``limit`` (see ``judge.headroom``); it decides nothing.
+
+    ``groups`` are by ``test_before`` to ``control_after`` (see ``Effect``). ``ratio`` is that of
+    test to control, where all four are known of both's change since the baseline
+    (``since_baseline``), with its 90 % ``interval``. Where only one of the groups passed the limit
+    there is no ratio, and one bound.
+    """
+
+    metric: str
+    limit: Number
+    groups: dict[str, Passed]
+    ratio: Number | None
+    interval: list[Number | None]
+    since_baseline: bool
 
 
 @dataclass(frozen=True)
@@ -163,6 +202,7 @@ class Look:
     versions before 0.6 have nothing but verdict, decision and reason. ``unwell`` says by test host
     what was beyond the hard limits. Where the one test of a ``ring`` decided (``CAMPAIGN/RING``),
     verdict, decision and reason are the ring's, and the numbers those of the PoP's last look.
+    ``headroom`` is that of each metric with a limit, once a look decides.
     """
 
     verdict: Verdict
@@ -184,6 +224,7 @@ class Look:
     at: float | None = None
     unwell: dict[str, str] = field(default_factory=dict)
     ring: str = ""
+    headroom: list[Headroom] = field(default_factory=list)
 
     def document(self) -> dict[str, object]:
         """As it is stored."""
@@ -197,7 +238,15 @@ class Look:
         if not self.metrics:
             return told
         own = self.metrics[0]
-        return replace(told, ratio=own.known_ratio, metric=own.metric, measured=own.measured)
+        found = {row.metric: row.known_ratio for row in self.metrics if row.role != "part"}
+        return replace(
+            told,
+            ratio=own.known_ratio,
+            metric=own.metric,
+            measured=own.measured,
+            ratios={name: ratio for name, ratio in found.items() if ratio is not None},
+            headroom={row.metric: row.ratio for row in self.headroom if row.ratio is not None},
+        )
 
 
 @dataclass(frozen=True)
@@ -225,6 +274,11 @@ def read_look(key: str, document: Mapping[str, object]) -> Look:
         check_is(
             key, f"metrics.{effect.metric}.interval", len(effect.interval) == 2, "is no interval"
         )
+    for own in look.headroom:
+        good = len(own.interval) == 2 and all(
+            len(g.bounds or "12") == 2 for g in own.groups.values()
+        )
+        check_is(key, f"headroom.{own.metric}", good, "holds what is no interval")
     rows = [row for own in look.hosts.values() for row in own.values()]
     check_is(key, "hosts", {3}.issuperset(map(len, rows)), "holds what is no row")
     return look

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.reading import KEPT_IF_SET
+from edgetune.base.documents.reading import KEPT_IF_SET, Number
 
 SECONDS = "seconds"
 READINGS = "readings"
@@ -61,6 +61,10 @@ class Metric:
     requests of a window, in ``unit``; or it is the geometric mean of those that it is a
     ``mean_of``, by their weights.
 
+    ``limit``, in the metric's unit, is what a host may have at most, or at least where higher is
+    better: at which load it gets there is the capacity of a PoP (see ``judge.headroom``). It judges
+    nothing.
+
     ``phrase`` is what a group of hosts did, past tense, for a sentence; ``{much}`` becomes
     "12 % more", or "12 % fewer", which of a ``mass`` (time) is "12 % less".
     """
@@ -80,6 +84,7 @@ class Metric:
     parts: list[str] = field(default_factory=list)
     histogram: Histogram | None = field(default=None, metadata=KEPT_IF_SET)
     mean_of: list[Histogram] = field(default_factory=list)
+    limit: Number | None = field(default=None, metadata=KEPT_IF_SET)
 
     @property
     def sign(self) -> float:

@@ -34,6 +34,10 @@ gauge   edgetune_rollouts{tuning,state}
     Rollouts by tuning and state.
 gauge   edgetune_rollouts_judged{tuning,verdict,decision}
     Rollouts by the verdict of their newest look, and the decision that followed.
+gauge   edgetune_effect_ratio{pop,tuning,metric}
+    Change of test hosts to that of control hosts, at the newest look of the newest rollout.
+gauge   edgetune_headroom_ratio{pop,tuning,metric}
+    Load that test hosts carry to that of control hosts, before the metric passes its limit.
 counter edgetune_rollout_state_entries_total{tuning,state}
     Times that rollouts entered a state; of rolling_back these are the rollbacks.
 counter edgetune_rollbacks_total{tuning,actor}

@@ -58,6 +58,7 @@ def read_state(context: Context) -> Values:
     )
     for head in heads:
         count_rollout(values, head, seen.now)
+    _tell_effects(values, heads)
     count_steps(values, context, heads)
     read_open(values, seen)
     _read_campaigns(values, context, len(seen.damaged))
@@ -155,6 +156,18 @@ def _count(values: Values, tuning: str, found: StepsTaken) -> None:
         for reason, times in own.failures.items():
             known = reason if reason in REASONS else _OTHER
             values.add("edgetune_step_failures_total", times, step, known)
+
+
+def _tell_effects(values: Values, heads: Sequence[Head]) -> None:
+    """Of the newest rollout of a tuning on a PoP that was looked at: what is not known of it stays
+    away, though an earlier one knew it."""
+    in_time = sorted(heads, key=lambda head: head.created)
+    newest = {(own.pop, own.tuning): own.verdict for own in in_time if own.verdict}
+    for labels, verdict in newest.items():
+        for metric, ratio in verdict.ratios.items():
+            values.put("edgetune_effect_ratio", ratio, *labels, metric)
+        for metric, ratio in verdict.headroom.items():
+            values.put("edgetune_headroom_ratio", ratio, *labels, metric)
 
 
 def count_rollout(values: Values, head: Head, now: float) -> None:

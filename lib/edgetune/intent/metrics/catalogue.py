@@ -39,6 +39,7 @@ DRIFTED = "drifted"
 _NAME = Pattern(r"[a-z][a-z0-9_]{0,39}", "at most 40 small letters, digits and _, a letter first")
 _LEAST_SCALE = 1e-9
 _LEAST_WEIGHT = 0.001
+_LEAST_LIMIT = 1e-9
 _ROUNDING = 1e-6
 _LEAST_QUANTILE, _MOST_QUANTILE = 1, 99.9
 _MOST_BOUNDS = 500
@@ -206,6 +207,7 @@ def load_definition(path: Path, others: Known, load: Load = load_yaml) -> Defini
         phrase=phrase,
         better=str(fields.text("better", choices=("lower", "higher"))),
         mass=fields.flag("mass", False),
+        limit=fields.number("limit", None, minimum=_LEAST_LIMIT),
         unsteady=_read_unsteady(own),
         **_WAYS[way](fields, others),
     )

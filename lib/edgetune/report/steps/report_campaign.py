@@ -9,7 +9,7 @@ from typing import TypedDict
 from edgetune.base import clock
 from edgetune.base.documents.campaign import Record
 from edgetune.base.documents.head import Head
-from edgetune.base.documents.look import Effect
+from edgetune.base.documents.look import Effect, Judged
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.reading import decoded
 from edgetune.base.errors import RefusedError
@@ -18,6 +18,7 @@ from edgetune.fleet.campaign.rings import heads_of
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.report.campaign_page import CampaignMaterial, campaign_page
 from edgetune.report.files import CAMPAIGN, address_of, page_of, report_folder, write_page
+from edgetune.report.results import results_of
 from edgetune.report.steps.campaign_status import waits_of
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.rollout import Record as RolloutRecord
@@ -43,10 +44,12 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
     heads = heads_of(context, record)
     missing: list[str] = []
     metrics: dict[str, Metric] = {}
+    judged = _judged(context, record, heads, metrics, missing)
     material = CampaignMaterial(
         record=record,
         heads=heads,
-        effects=_effects(context, record, heads, metrics, missing),
+        effects={name: own.look.metrics[0] for name, own in judged.items()},
+        results={name: results_of(own.look, own.plan) for name, own in judged.items()},
         pooled=_pooled(record, metrics, missing),
         metrics=metrics,
         waits=waits_of(context, record, heads),
@@ -65,14 +68,14 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
     }
 
 
-def _effects(
+def _judged(
     context: Context,
     record: Record,
     heads: Mapping[str, Head],
     metrics: dict[str, Metric],
     missing: list[str],
-) -> dict[str, Effect]:
-    """What the newest look of each PoP's rollout found, where it compared something.
+) -> dict[str, Judged]:
+    """The newest look of each PoP's rollout that compared something.
 
     ``metrics`` gets the definitions of what is compared.
     """
@@ -82,23 +85,17 @@ def _effects(
             continue
         try:
             opened = RolloutRecord(context, heads[pop.rollout])
-            effect = _newest(opened)
-            if effect and effect.metric not in metrics:
+            looks = map(opened.look, reversed(range(opened.head.looks)))
+            look = next((own for own in looks if own.metrics), None)
+            if look is None:
+                continue
+            found[name] = Judged(look, opened.plan)
+            if look.metrics[0].metric not in metrics:
                 metrics.update(metrics_of(opened.plan))
         except RefusedError as error:
             missing.append(f"{name}: {error}.")
-            continue
-        if effect:
-            found[name] = effect
+            found.pop(name, None)
     return found
-
-
-def _newest(opened: RolloutRecord) -> Effect | None:
-    for number in reversed(range(opened.head.looks)):
-        metrics = opened.look(number).metrics
-        if metrics:
-            return metrics[0]
-    return None
 
 
 def _pooled(record: Record, known: Mapping[str, Metric], missing: list[str]) -> dict[str, Effect]:

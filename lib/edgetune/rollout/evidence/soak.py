@@ -79,8 +79,10 @@ def measure(opened: Record) -> tuple[Baseline, Prospect]:
 
     RefusedError where the rollout has none.
     """
+    from edgetune.intent.metrics.catalogue import metrics_of
     from edgetune.judge.comparison import Comparison
     from edgetune.judge.coverage import baseline_doubts
+    from edgetune.judge.loads import SPANS_BEFORE, count_loads
     from edgetune.judge.look import few_requests
     from edgetune.judge.measured import measure_baseline
     from edgetune.judge.power import prospect
@@ -90,7 +92,8 @@ def measure(opened: Record) -> tuple[Baseline, Prospect]:
     plan = opened.plan
     hosts = plan.groups.hosts
     parts = list(_parts(opened, hosts))
-    measured = measure_baseline(join([window for window, _, _ in parts]), plan.strata)
+    whole = join([window for window, _, _ in parts])
+    measured = measure_baseline(whole, plan.strata)
     facts = with_reasons(opened.context, opened.pop, measured.facts)
     measured = replace(measured, facts=facts)
     found = [*gaps(hosts, facts, "baseline"), *baseline_doubts(plan, hosts, facts)]
@@ -102,6 +105,7 @@ def measure(opened: Record) -> tuple[Baseline, Prospect]:
         power=power,
         health=_medians([health for _, health, _ in parts]),
         load=max(load for _, _, load in parts),
+        loads=count_loads(whole, plan.strata, facts.packets, metrics_of(plan), SPANS_BEFORE),
     )
     return baseline, power
 
@@ -335,6 +339,7 @@ class Soak:
     ) -> tuple[Block, Newest]:
         """What was counted since the last look, and what hosts measure of themselves at its end."""
         from edgetune.intent.metrics.catalogue import metrics_of
+        from edgetune.judge.loads import SPANS_AFTER, count_loads
         from edgetune.judge.measured import measure_block
         from edgetune.judge.series import read_window
 
@@ -344,10 +349,13 @@ class Soak:
         since = start - options.warmup if start <= self._start else start
         begun = min(since, start - 2 * interval)
         around = samples.window(self._opened.head.pop, begun, end + interval)
+        metrics, packets = metrics_of(plan), baseline.facts.packets
         window = read_window(
-            around, hosts, start, end, interval, metrics_of(plan), baseline.exposures, since
+            around, hosts, start, end, interval, metrics, baseline.exposures, since
         )
         block = measure_block(window, plan.strata, baseline, self._opened.head.first_look > 0)
+        loads = count_loads(window, plan.strata, packets, metrics, SPANS_AFTER)
+        block = replace(block, loads=loads)
         # The samples of many hosts are let go before the look needs its memory.
         return block, Newest(around.latest_gauges(), baseline.health)
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.release_record import release_record
 from edgetune.rollout.steps.stop_all import stop_all
 from tests.support import ROOT
+from tests.support.builders import concluded
 from tests.support.exported import STAMP, fleet, put, put_steps
 from tests.support.soaking import Soaking
 from tests.support.world import EmptyWorld, World
@@ -104,6 +106,8 @@ TOLD: Series = {
     'rollout_state_seconds_total{state="soaking",tuning="nic_ring"}': 120,
     'rollout_state_seconds_total{state="complete",tuning="nic_ring"}': 0,
     'looks_total{tuning="accept_queue"}': 1,
+    'effect_ratio{metric="listen_drops",pop="d1",tuning="nic_ring"}': 0.02,
+    'headroom_ratio{metric="request_p99",pop="d1",tuning="nic_ring"}': 1.23,
     'hosts_out_of_service{pop="ams1"}': 2,
     'hosts_out_of_service{pop="d1"}': 0,
     # Quarantined hosts outlive their rollout.
@@ -138,6 +142,19 @@ def test_a_busy_fleet_is_told_as_its_records_say(told: Series) -> None:
     since = told['edgetune_hosts_out_since_timestamp_seconds{pop="ams1"}']
     assert clock.wall() - since == pytest.approx(100, abs=60)
     assert 'edgetune_hosts_out_since_timestamp_seconds{pop="d1"}' not in told
+
+
+def test_effects_are_those_of_the_newest_rollout_that_was_looked_at(tmp_path: Path) -> None:
+    world, now = EmptyWorld(tmp_path), clock.wall()
+    judged = concluded("promote", "improved")
+    stamps = {"3": (300, {"cpu": 0.9}), "1": (200, {"packets": 1.1}), "2": (100, None)}
+    for stamp, (ago, ratios) in stamps.items():
+        verdict = ratios and replace(judged, ratios=ratios, headroom=ratios)
+        more = {"plan": "", "verdict": verdict, "created": now - ago}
+        put(world, "d1", "complete", stamp=EARLIER[:-1] + stamp, **more)
+    told = {name: value for name, value in series(world.context).items() if "_ratio{" in name}
+    labels = '{metric="packets",pop="d1",tuning="nic_ring"}'
+    assert told == {f"edgetune_{own}_ratio{labels}": 1.1 for own in ("effect", "headroom")}
 
 
 class TestSteps:
