@@ -53,7 +53,6 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
 if sys.version_info < (3, 10):
     import numpy.testing  # noqa: F401
 
-leftovers.watch()
 left = leftovers.of_tests
 left.own_folder()
 guard = processes.Guard()

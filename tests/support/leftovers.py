@@ -5,13 +5,12 @@ A socket, a process or a temporary file that a test leaves would fail the test a
 warning or by its number. So each test is compared with how it began, and fails by its own name.
 
 At the end of all a fixture is not enough: a worker whose pytest was interrupted ends itself with
-`os._exit`. So each process of pytest has a watcher, which kills whatever carries its mark in the
-environment once the process is gone. Without /proc nothing is found.
+`os._exit`. So each process of pytest has a watcher. Once the process is gone it kills whatever
+carries its mark in the environment, and removes its temporary files. Without /proc none is killed.
 """
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
 import secrets
@@ -29,22 +28,38 @@ from pathlib import Path
 MARK = "TESTED_BY"
 SECONDS = 30.0
 GRACE = 20.0  # seconds in which a server's thread or a process may still end
+RAM_DISK = Path("/dev/shm")
+ROOM = 2 << 30
+"""Bytes that a RAM disk has free, at least: several times what tests need at once."""
+
+
+def temporary_place(ram_disk: Path) -> Path:
+    """Where temporary files go: to a RAM disk that runs programs, unless TMPDIR is set.
+
+    A run makes half a million files, and to remove one takes a disk up to a millisecond.
+    """
+    usual = Path(tempfile.gettempdir())
+    if "TMPDIR" in os.environ or not os.access(ram_disk, os.W_OK | os.X_OK):
+        return usual
+    there = os.statvfs(ram_disk)
+    runs_programs = not there.f_flag & os.ST_NOEXEC
+    return ram_disk if runs_programs and there.f_bavail * there.f_frsize >= ROOM else usual
 
 
 class Leftovers:
     """Compares what is there before and after a test; what wide fixtures opened does not count."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.gettempdir())
+        self._folder = temporary_place(RAM_DISK)
         self._kept: set[str] = set()
 
     def own_folder(self) -> None:
-        """From now on temporary files of this process, and of those that it starts, lie apart."""
+        """Temporary files of this process, and of what it starts, lie apart until it has ended."""
         # Pytest keeps folders of failed tests; they are to outlive this one.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(self._folder))
-        self._folder = Path(tempfile.mkdtemp(prefix="tests-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="tests-", dir=self._folder))
         tempfile.tempdir = os.environ["TMPDIR"] = str(self._folder)
-        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        _watch(self._folder)
 
     @contextmanager
     def of_wide_fixture(self) -> Generator[None, None, None]:
@@ -132,13 +147,13 @@ def _is_tracker(pid: str) -> bool:
     return False
 
 
-def watch() -> None:
+def _watch(folder: Path) -> None:
     """Mark all that this process starts from now on, and start its watcher."""
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
     reader, _writer_held_to_the_end = os.pipe()
     unmarked = {name: value for name, value in os.environ.items() if name != MARK}
     watcher = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, f"{MARK}={mark}"],
+        [sys.executable, "-I", "-S", __file__, f"{MARK}={mark}", str(folder)],
         stdin=reader,
         stdout=subprocess.DEVNULL,
         env=unmarked,
@@ -159,6 +174,7 @@ def main() -> None:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
+    shutil.rmtree(sys.argv[2], ignore_errors=True)
 
 
 def marked(variable: str) -> list[int]:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable
 
 import pytest
@@ -73,3 +75,23 @@ def test_what_a_peer_asks_of_the_server_of_a_wide_fixture_is_no_leftover(
         with socket.create_connection(server.getsockname()), closing(server.accept()[0]):
             assert len(left.after(before)) == 1  # the peer itself
         assert left.after(before) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "free", "named", "is_fast"),
+    [(0, leftovers.ROOM, {}, True), (os.ST_NOEXEC, leftovers.ROOM, {}, False)]
+    + [(0, leftovers.ROOM - 1, {}, False), (0, leftovers.ROOM, {"TMPDIR": "/"}, False)],
+)
+def test_a_ram_disk_is_used_where_all_tests_have_room_and_nobody_named_a_place(
+    flags: int,
+    free: int,
+    named: dict[str, str],
+    is_fast: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = SimpleNamespace(f_flag=flags, f_bavail=free, f_frsize=1)
+    monkeypatch.setattr(os, "statvfs", lambda _: told)
+    monkeypatch.setattr(os, "environ", named)
+    assert (leftovers.temporary_place(tmp_path) == tmp_path) == is_fast
+    assert leftovers.temporary_place(tmp_path / "none") == Path(tempfile.gettempdir())
