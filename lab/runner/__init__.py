@@ -11,7 +11,8 @@ StackStorm is for.
     parameters      what a caller gave: parsed, rendered, cast, checked
     execution       one action or workflow being run: id, status, result, children
     engine          starts an execution according to its runner type; cancels
-    action_process  a Python action as a process of its own (wrapper.py is its other end)
+    action_process  a Python action as a process of its own
+    template        the process that these are forked from (wrapper.py is what they do)
     workflow        one conductor loop per workflow; inspection comes before it
     datastore       StackStorm's key-value store, on SQLite
     schemas         JSON Schema of StackStorm's dialect

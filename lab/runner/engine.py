@@ -60,7 +60,8 @@ class Engine:
         execution.status = "running"
         self.listener.started(execution)
         try:
-            status, result = self._run(execution)
+            with self._processes:
+                status, result = self._run(execution)
         except Exception as error:
             status, result = "failed", {"error": f"{type(error).__name__}: {error}"}
         if self.canceled.is_set() and execution.parent is None:

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a Python action: `python -u wrapper.py ACTION`, the request as JSON on stdin.
+"""What the process of a Python action does, which template.py starts.
 
-The request has file, pack, config, parameters, log_level, path (folders for the end of sys.path),
-datastore (a file), result_fd, where {"status": true|false|null, "result": ...} is written, and
-runner_fd, which reads end of file once the runner has ended: this process group ends then, too.
-Every leaf of a workflow pays for the imports here, so there are few.
+A request has file, pack, config, parameters, log_level, path (folders for the end of sys.path) and
+datastore (a file). A single action waits for the imports here, so there are few.
 """
 
 from __future__ import annotations
@@ -68,13 +66,15 @@ class Wrapper:
         return module.Datastore(file, self._pack, self._class_name, logger)
 
 
-def main() -> None:
-    request = json.load(sys.stdin)
-    end_with(request["runner_fd"])
-    # Like StackStorm's wrapper: the modules beside this one are none of the action's business.
-    sys.path[:] = [folder for folder in sys.path if folder != str(_HERE)] + request["path"]
+def main(request: dict[str, Any], answer_fd: int, runner_fd: int) -> None:
+    """Write {"status": true|false|null, "result": ...} to `answer_fd`.
+
+    `runner_fd` reads end of file once the runner has ended: this process group ends then, too.
+    """
+    end_with(runner_fd)
+    sys.path += request["path"]
     status, result = _status_and_result(Wrapper(request).run())
-    with os.fdopen(request["result_fd"], "w") as answer:
+    with os.fdopen(answer_fd, "w") as answer:
         answer.write(_encoded(status, result))
 
 
@@ -152,7 +152,3 @@ def load_module(name: str, file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-if __name__ == "__main__":
-    main()
