@@ -168,13 +168,15 @@ def _watch(folder: Path) -> None:
 def main() -> None:
     """The process of a watcher; its standard input ends with the process that it watches."""
     sys.stdin.read()
+    mark, folder = sys.argv[1], Path(sys.argv[2])
     end = time.monotonic() + SECONDS
-    while (left := marked(sys.argv[1])) and time.monotonic() < end:
+    # In the folder lie those of workers, which are removed at the same time.
+    while ((left := marked(mark)) or folder.exists()) and time.monotonic() < end:
         for pid in left:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.1)
-    shutil.rmtree(sys.argv[2], ignore_errors=True)
 
 
 def marked(variable: str) -> list[int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,7 +16,8 @@ from typing import Any, Callable
 
 import pytest
 
-from tests.support import leftovers
+from tests.support import ROOT, leftovers
+from tests.support.waiting import wait_for_end, wait_until
 
 
 @contextmanager
@@ -95,3 +97,27 @@ def test_a_ram_disk_is_used_where_all_tests_have_room_and_nobody_named_a_place(
     monkeypatch.setattr(os, "environ", named)
     assert (leftovers.temporary_place(tmp_path) == tmp_path) == is_fast
     assert leftovers.temporary_place(tmp_path / "none") == Path(tempfile.gettempdir())
+
+
+OWNER = """
+import subprocess, tempfile
+from tests.support import leftovers
+leftovers.of_tests.own_folder()
+child = subprocess.Popen(["sleep", "600"])
+print(tempfile.mkdtemp(), child.pid, flush=True)
+child.wait()
+"""
+
+
+@pytest.mark.processes
+def test_what_a_killed_process_of_pytest_made_and_started_goes_with_it(tmp_path: Path) -> None:
+    own = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": f"{ROOT}:{ROOT / 'lib'}"}
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER], env=own, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        folder, child = process.stdout.readline().split()
+        process.kill()
+    assert Path(folder).parent.parent == tmp_path
+    wait_until(lambda: not any(tmp_path.iterdir()), folder)
+    wait_for_end([child])
