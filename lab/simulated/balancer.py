@@ -10,6 +10,7 @@ from edgetune.base import clock
 
 BACKEND = "edges"
 DRAIN_SECONDS = 0.5  # how long requests under way last
+HEAVIEST = 256
 ADMIN_STATES = {"ready": 0x00, "maint": 0x01, "drain": 0x08}
 
 STATE_COLUMNS = (
@@ -18,7 +19,7 @@ STATE_COLUMNS = (
     " srv_check_state srv_agent_state bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord"
     " srv_use_ssl srv_check_port srv_check_addr srv_agent_addr srv_agent_port"
 )
-STATE_ROW = "3 edges {id} {name} {ip} {op} {admin} 1 1 {age} {check} 6 0 0 0 - 80 - 0 0 - - 0"
+STATE_ROW = "3 edges {id} {name} {ip} {op} {admin} {weight} 1 {age} {check} 6 0 0 0 - 80 - 0 0 - - 0"
 STAT_COLUMNS = (
     "pxname,svname,qcur,qmax,scur,smax,slim,stot,bin,bout,dreq,dresp,ereq,econ,eresp,wretr,wredis,"
     "status,weight,act,bck,chkfail,chkdown,lastchg,downtime,qlimit,pid,iid,sid,throttle,lbtot,"
@@ -26,7 +27,7 @@ STAT_COLUMNS = (
 )
 STAT_ROW = (
     "{px},{name},0,0,{sessions},{sessions},,0,0,0,,0,,0,0,0,0,"
-    "{status},1,1,0,0,0,{age},0,,1,3,{id},,0,,{type},0,,0,{check},,0,"
+    "{status},{weight},1,0,0,0,{age},0,,1,3,{id},,0,,{type},0,,0,{check},,0,"
 )
 
 
@@ -38,12 +39,13 @@ class Server:
     ip: str
     up: bool = False
     state: str = "ready"
+    weight: int = 1
     changed: float = field(default_factory=clock.monotonic)
 
     @property
     def in_service(self) -> bool:
         """Whether requests go to it."""
-        return self.up and self.state == "ready"
+        return self.up and self.state == "ready" and self.weight > 0
 
     @property
     def status(self) -> str:
@@ -61,10 +63,11 @@ class Balancer:
 
     def share(self, name: str) -> float:
         """The traffic a server gets against what it gets usually."""
-        serving = sum(server.in_service for server in self.servers.values())
-        if not self.servers[name].in_service:
+        serving = sum(own.weight for own in self.servers.values() if own.in_service)
+        server = self.servers[name]
+        if not server.in_service:
             return 0.0
-        return self.load * len(self.servers) / serving
+        return self.load * len(self.servers) * server.weight / serving
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One line of commands per connection."""
@@ -87,20 +90,41 @@ class Balancer:
             return self._statistics()
         if words[:2] == ["set", "server"] and words[3:4] == ["state"]:
             return self._set_state(words[2], " ".join(words[4:]))
+        if words[:2] == ["set", "server"] and words[3:4] == ["weight"]:
+            return self._set_weight(words[2], " ".join(words[4:]))
         return "Unknown command: the simulated load balancer knows few.\n"
 
     def _set_state(self, target: str, state: str) -> str:
-        backend, _, name = target.partition("/")
-        if backend != BACKEND:
-            return "No such backend.\n"
-        if name not in self.servers:
-            return "No such server.\n"
+        server = self._found(target)
+        if isinstance(server, str):
+            return server
         if state not in ADMIN_STATES:
             return "'set server <srv> state' expects 'ready', 'drain' and 'maint'.\n"
-        server = self.servers[name]
         if server.state != state:
             server.state, server.changed = state, clock.monotonic()
         return ""
+
+    def _set_weight(self, target: str, weight: str) -> str:
+        """Relative ones are of the weight that each server has in the configuration: 1."""
+        server = self._found(target)
+        if isinstance(server, str):
+            return server
+        if not weight.removesuffix("%").isdigit():
+            return "Invalid weight.\n"
+        number = int(weight.removesuffix("%"))
+        if weight.endswith("%"):
+            number = number // 100
+        if number > HEAVIEST:
+            return "Absolute weight must be between 0 and 256 inclusive.\n"
+        server.weight = number
+        return ""
+
+    def _found(self, target: str) -> Server | str:
+        """A server, or why there is none."""
+        backend, _, name = target.partition("/")
+        if backend != BACKEND:
+            return "No such backend.\n"
+        return self.servers.get(name, "No such server.\n")
 
     def _states(self) -> str:
         rows = [f"1\n# {STATE_COLUMNS}\n"]
@@ -111,6 +135,7 @@ class Balancer:
                 ip=server.ip,
                 op=2 if server.up and server.state != "maint" else 0,
                 admin=ADMIN_STATES[server.state],
+                weight=server.weight,
                 age=int(clock.monotonic() - server.changed),
                 check="15 3 4" if server.up else "8 2 0",
             )
@@ -126,6 +151,7 @@ class Balancer:
                     name=server.name,
                     sessions=self._sessions(server),
                     status=server.status,
+                    weight=server.weight,
                     age=int(clock.monotonic() - server.changed),
                     id=number,
                     type=2,
@@ -133,7 +159,7 @@ class Balancer:
                 )
                 + "\n"
             )
-        total = {"px": BACKEND, "name": "BACKEND", "sessions": 0, "status": "UP"}
+        total = {"px": BACKEND, "name": "BACKEND", "sessions": 0, "status": "UP", "weight": len(self.servers)}
         rows.append(STAT_ROW.format(**total, age=0, id=0, type=1, check="") + "\n")
         return "".join(rows)
 

@@ -18,6 +18,7 @@ class Hooked:
         self.withdrawn = dict.fromkeys(SERVERS, "")
         self.sessions = dict.fromkeys(SERVERS, 0)
         self.idle = dict.fromkeys(SERVERS, "")
+        self.weights: dict[str, int | None] = dict.fromkeys(SERVERS, 100)
         self.denies = False
 
     def document(self) -> dict[str, Any]:
@@ -28,12 +29,16 @@ class Hooked:
         ]
         for server in servers:
             server["idle"] = self.idle[server["name"]]
+            server["weight"] = self.weights[server["name"]]
         return {"servers": servers, "refuses": "read only" if self.denies else ""}
 
-    def do(self, do: str, server: str, word: str) -> str:
+    def do(self, do: str, server: str, word: str, weight: int | None = None) -> str:
         """Change a server, or say why not."""
         if self.denies:
             return "read only"
+        if do == "weigh":
+            self.weights[server] = weight
+            return ""
         if word not in ("", OUT, OFF):
             return f"there is no {word}"
         self.withdrawn[server] = {"withdraw": OUT, "isolate": OFF, "restore": word}[do]

@@ -44,9 +44,12 @@ if do == "servers":
     print(json.dumps({"servers": rows, "refuses": ""}))
 else:
     name, word = (rest + [""])[:2]
-    if word not in ("", "out", "off"):
+    if do == "weigh":
+        states[name]["weight"] = int(word)
+    elif word not in ("", "out", "off"):
         sys.exit("there is no " + word)
-    states[name]["withdrawn"] = {"withdraw": "out", "isolate": "off"}.get(do, word)
+    else:
+        states[name]["withdrawn"] = {"withdraw": "out", "isolate": "off"}.get(do, word)
     file.write_text(json.dumps(states))
 """
 _NGINX = """
@@ -109,7 +112,7 @@ class Kept(_InFront):
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "states.json"
-        states = {name: {"withdrawn": "", "sessions": 0} for name in SERVERS}
+        states = {name: {"withdrawn": "", "sessions": 0, "weight": 100} for name in SERVERS}
         self._file.write_text(json.dumps(states))
         (folder / "states.py").write_text(_STATES)
         super().__init__(folder, f"{sys.executable} -IS {folder}/states.py {self._file}")

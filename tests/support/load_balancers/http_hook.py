@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Callable
+from typing import Any, Callable
 
 from tests.support.load_balancers import Start, TestBalancer
 from tests.support.load_balancers._hook import OUT, Hooked
@@ -19,10 +19,11 @@ class Served(TestBalancer):
         self.fields = {"url": server.url}
         server.answer = self.answer
 
-    def answer(self, asked: Mapping[str, str]) -> Reply:
+    def answer(self, asked: Mapping[str, Any]) -> Reply:
         problem = ""
         if "do" in asked:
-            problem = self.hooked.do(asked["do"], asked["server"], asked["withdrawn"])
+            words = (asked["do"], asked["server"], asked["withdrawn"], asked.get("weight"))
+            problem = self.hooked.do(*words)
         body = json.dumps({"detail": problem} if problem else self.hooked.document()).encode()
         status = 403 if problem else 200
         return Reply(body[: int(self._share * len(body))], status)

@@ -9,7 +9,11 @@ from dataclasses import field
 from typing import ClassVar, Protocol
 
 from edgetune.base.dataclass import dataclass
+from edgetune.base.errors import DrainError
 from edgetune.base.fields import Field
+
+HEAVIEST = 256
+"""The largest weight that a server can have; the least is 0, without requests."""
 
 BACKUP = "backup"
 """Why a server is ``idle`` that gets requests by itself once no better one is left."""
@@ -29,6 +33,10 @@ class Server:
     ``state`` is what ``restore`` takes to bring the server to how it stands now, the weight too,
     where that is more than ``withdrawn``. ``overridden_by`` is what may let the server in again
     while it is withdrawn, without being asked to: "its agent check in edges".
+
+    ``weight`` is its weight among the servers of its load balancer, up to HEAVIEST: of those that
+    serve each one gets its share of the requests. It is None where ``set_weight`` is refused, and
+    where several load balancers have different ones.
 
     ``address`` and ``port`` are where the load balancer sends its requests ("" and 0 where it does
     not tell), ``checked`` whether it checks the server's health at all, ``passing`` whether the
@@ -56,6 +64,7 @@ class Server:
     told_by_host: bool = False
     idle: str = ""
     state: str = ""
+    weight: int | None = None
     overridden_by: str = ""
     parts: Mapping[str, Server | None] = field(default_factory=dict)
 
@@ -139,6 +148,13 @@ class Balancer(Protocol):
         That text may be a ``state``, too: then the server stands as it did, be that without
         requests.
         """
+
+    def set_weight(self, server: str, weight: int) -> None:
+        """Give a server a weight, and leave all else of it as it is, withdrawn or not.
+
+        A driver without weights refuses it, and tells none of its servers.
+        """
+        raise DrainError(f"{server}: this load balancer has no weights for edgetune to set")
 
     @abstractmethod
     def refuses_changes(self) -> str:

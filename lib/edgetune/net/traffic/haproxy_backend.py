@@ -178,6 +178,7 @@ def _server(name: str, state: _State, stat: _Stat) -> Server:
         idle="" if withdrawn else _idle(state, stat, [status, *more], has_agent),
         # What it inherits comes back by itself, and is not to be forced upon it.
         state=f"{_withdrawn(bits & (_FORCED_MAINT | _FORCED_DRAIN)) or READY}:{weight}",
+        weight=_number(state, "srv_uweight"),
         overridden_by=f"its agent check in {state.be_name}" if has_agent else "",
     )
 
@@ -296,6 +297,16 @@ class HaproxyBackend(Balancer):
             self._change(server, f"weight {weight}", deadline)
         self._set(server, state, deadline)
 
+    def set_weight(self, server: str, weight: int) -> None:
+        """A backend whose algorithm is static refuses it in HAProxy's own words."""
+        deadline = _deadline()
+        self._change(server, f"weight {weight}", deadline)
+        now = self._servers(deadline).get(server)
+        if now is None or now.weight != weight:
+            shown = now.weight if now else "gone"
+            place = f"{self._backend}/{server}"
+            raise DrainError(f"{self._address}: {place} has the weight {shown}, not {weight}")
+
     def refuses_changes(self) -> str:
         """Asks to set the state of a server, and leaves the state out.
 
@@ -359,6 +370,8 @@ def _shows(server: Server | None, change: str, unanswered: bool) -> bool:
     what, _, wanted = change.partition(" ")
     if what == "state":
         return state == wanted
+    if wanted == str(server.weight):
+        return True
     may_differ = server.overridden_by or not (unanswered or "0%" in (wanted, weight))
     return weight == wanted or bool(may_differ)
 

@@ -9,19 +9,19 @@ A server has the fields of ``Server`` up to ``leaving``, and ``idle``. ``name``,
 ``up`` and ``sessions`` have to be there, for what is absent would read as "serves" or "carries
 nothing". ``refuses`` is why a change would be refused. A hook is told to ``withdraw``,
 ``isolate`` or ``restore`` a server, and may be told so again. What its document shows then decides
-whether it was done.
+whether it was done. One that tells the ``weight`` of a server is told to ``weigh`` it, too.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 from edgetune.base import clock
 from edgetune.base.errors import DrainError, InputError
 from edgetune.base.fields import Fields
-from edgetune.net.traffic.driver import DrainDriver, Server
+from edgetune.net.traffic.driver import HEAVIEST, DrainDriver, Server
 
 TIMEOUT = 30.0
 """Seconds until a call is over, whatever the hook does meanwhile."""
@@ -31,6 +31,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}"
 _WORD = r"([A-Za-z0-9][A-Za-z0-9_.:-]{0,63})?"
 _REASON = r"[ -~]{0,100}"
 _READY = "ready"
+_OUT: tuple[str, Callable[[Server], bool]] = ("withdrawn", lambda now: bool(now.withdrawn))
 
 
 class HookDriver(DrainDriver):
@@ -46,13 +47,28 @@ class HookDriver(DrainDriver):
         known = self._told(deadline)[0]
         # An isolated server stays as it is.
         if server not in known or not known[server].withdrawn:
-            self._do("withdraw", server, None, deadline)
+            self._do("withdraw", server, deadline, *_OUT)
 
     def isolate(self, server: str) -> None:
-        self._do("isolate", server, None, _deadline())
+        self._do("isolate", server, _deadline(), *_OUT)
 
     def restore(self, server: str, withdrawn: str = "") -> None:
-        self._do("restore", server, withdrawn, _deadline())
+        self._do(
+            "restore",
+            server,
+            _deadline(),
+            withdrawn or _READY,
+            lambda now: now.withdrawn == withdrawn,
+            withdrawn,
+        )
+
+    def set_weight(self, server: str, weight: int) -> None:
+        deadline = _deadline()
+        known = self._told(deadline)[0].get(server)
+        if known and known.weight is None:
+            raise DrainError(f"{self._where}: {server} has no weight that it tells")
+        asked = f"of the weight {weight}"
+        self._do("weigh", server, deadline, asked, lambda now: now.weight == weight, weight=weight)
 
     def refuses_changes(self) -> str:
         refusal = self._told(_deadline())[1]
@@ -63,26 +79,39 @@ class HookDriver(DrainDriver):
         """The document of the hook; DrainError where there is none, ValueError for no JSON."""
 
     @abstractmethod
-    def _tell(self, do: str, server: str, withdrawn: str, deadline: float) -> None:
-        """Tell the hook what to do; DrainError where it fails, done or not."""
+    def _tell(
+        self, do: str, server: str, withdrawn: str, deadline: float, weight: int | None
+    ) -> None:
+        """Tell the hook what to do; DrainError where it fails, done or not.
 
-    def _do(self, do: str, server: str, wanted: str | None, deadline: float) -> None:
-        """``wanted`` is how the server is to be withdrawn then, None for in any way."""
+        ``weight`` is that of ``weigh``, and None of all else.
+        """
+
+    def _do(
+        self,
+        do: str,
+        server: str,
+        deadline: float,
+        asked: str,
+        shows: Callable[[Server], bool],
+        withdrawn: str = "",
+        weight: int | None = None,
+    ) -> None:
+        """``asked`` says in words what the server has to show then."""
         if server not in self._told(deadline)[0]:
             raise DrainError(f"{self._where}: there is no server {server!r}")
         problem = ""
         try:
-            self._tell(do, server, wanted or "", deadline)
+            self._tell(do, server, withdrawn, deadline, weight)
         except DrainError as error:
             # It may have been done all the same: what can be seen decides.
             problem = f" ({error})"
         while True:
             now = self._told(deadline)[0].get(server)
-            how = now.withdrawn if now else "not there"
-            if now and (bool(how) if wanted is None else how == wanted):
+            if now and shows(now):
                 return
             if problem or clock.monotonic() + POLL > deadline:
-                asked = wanted or (_READY if wanted == "" else "withdrawn")
+                how = now.withdrawn if now else "not there"
                 raise DrainError(
                     f"{self._where}: {server} is {how or _READY}, not {asked}{problem}"
                 )
@@ -136,6 +165,7 @@ def _server(fields: Fields) -> Server:
         passing=fields.flag("passing", not checked),
         leaving=fields.flag("leaving", False),
         idle=fields.text("idle", "", pattern=_REASON),
+        weight=fields.whole("weight", None, minimum=0, maximum=HEAVIEST),
     )
     fields.done()
     return server

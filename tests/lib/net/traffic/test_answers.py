@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -27,7 +28,7 @@ QUEUE = (RECORDED / "queue.txt").read_text()
 READY, DRAIN, MAINT = "ready:100%", "drain:100%", "maint:100%"
 NO_WEIGHT = {"idle": "weight 0 in its configuration", "state": "ready:0%"}
 TRUTH = {
-    own.name: own
+    own.name: replace(own, weight=int(own.name != "e007"))
     for own in [
         Server("e000", "", True, 0, "192.0.2.1", 80, checked=False, state=READY),
         Server("e001", "", True, 0, "127.0.0.1", 18480, state=READY),
@@ -279,6 +280,9 @@ DENIED = "Permission denied\n\n"
         (DENIED, EDGES, "restore", ("e000", "ready:0%"), "edges/e000: Permission denied"),
         ("", EDGES, "restore", ("e000", "ready:50"), r"100%, not 50 \(.*cut its answer off\)"),
         ("\n", EDGES, "restore", ("e000", "ready:0%"), "edges/e000 is 100%, not 0%"),
+        ("\n", EDGES, "set_weight", ("e000", 2), "edges/e000 has the weight 1, not 2"),
+        ("", EDGES, "set_weight", ("e000", 1), ""),
+        ("Backend is using a static LB\n\n", EDGES, "set_weight", ("e000", 2), "static LB"),
         *(
             ("\n", EDGES, "restore", ("e000", state), f"'{state}' is no state of a server")
             for state in ("ready:-1", "ready:", "ready:5 state maint")
@@ -290,7 +294,7 @@ def test_what_can_be_seen_decides_whether_a_state_was_set(
     said: str,
     then: str,
     do: str,
-    given: tuple[str, ...],
+    given: tuple[object, ...],
     problem: str,
 ) -> None:
     server = answering(_setting(said, then))

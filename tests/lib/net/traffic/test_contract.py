@@ -17,6 +17,7 @@ import pytest
 from edgetune.base.errors import DrainError, InputError
 from edgetune.net.inventories.yaml import YamlInventory
 from edgetune.net.traffic import DRIVERS, DrainDriver, is_on_hosts, open_driver
+from edgetune.net.traffic.driver import HEAVIEST
 from edgetune.net.traffic.on_hosts import Agents
 from edgetune.rollout.hosts.in_service import (
     ADMITTED,
@@ -136,6 +137,7 @@ class Trial:
             lambda: driver.withdraw(server),
             lambda: driver.isolate(server),
             lambda: driver.restore(server),
+            lambda: driver.set_weight(server, 2),
         ]
 
 
@@ -217,6 +219,31 @@ def test_a_server_that_nobody_withdrew_and_that_gets_no_requests_stays_so(trial:
     put_back(trial.driver, FIRST, before)
     assert state_of(trial.driver.servers()[FIRST]) == before
     assert trial.in_service == trial.sent_to == others
+
+
+def test_a_weight_is_set_and_told_or_there_is_none(trial: Trial) -> None:
+    """It changes nothing else of a server, withdrawn or not, and no other server."""
+    driver = trial.driver
+    before = {name: own.weight for name, own in driver.servers().items()}
+    if None in before.values():
+        assert {*before.values()} == {None}
+        with pytest.raises(DrainError, match=FIRST):
+            driver.set_weight(FIRST, 2)
+        return
+    assert len({*before.values()}) == 1
+    for weight in (3, 3, HEAVIEST):
+        driver.set_weight(FIRST, weight)
+        told = {name: own.weight for name, own in driver.servers().items()}
+        assert told == {**before, FIRST: weight}
+    # Of so few requests as a real one is asked, only the heavy one may get some.
+    assert trial.in_service == set(SERVERS)
+    driver.isolate(FIRST)
+    isolated = trial.how(FIRST)
+    driver.set_weight(FIRST, before[FIRST] or 0)
+    shown = driver.servers()[FIRST]
+    assert (shown.withdrawn, shown.weight) == (isolated, before[FIRST])
+    driver.restore(FIRST)
+    assert driver.servers()[FIRST].weight == before[FIRST]
 
 
 def test_a_server_that_does_not_exist_is_named(trial: Trial) -> None:

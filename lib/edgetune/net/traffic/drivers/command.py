@@ -21,7 +21,8 @@ _MOST_TOLD = 300
 
 class Command(HookDriver):
     """A program of yours on every action runner, called as ``PROGRAM servers``,
-    ``PROGRAM withdraw NAME``, ``PROGRAM isolate NAME`` and ``PROGRAM restore NAME [WORD]``.
+    ``PROGRAM withdraw NAME``, ``PROGRAM isolate NAME`` and ``PROGRAM restore NAME [WORD]``; where it
+    tells weights, ``PROGRAM weigh NAME WEIGHT``, too.
 
     No shell runs it. ``servers`` prints the document of a hook. An exit status other than 0 is a
     failure, and the last line on standard error says why.
@@ -42,8 +43,11 @@ class Command(HookDriver):
     def _asked(self, deadline: float) -> object:
         return load_json(self._run(["servers"], deadline).decode("utf-8"))
 
-    def _tell(self, do: str, server: str, withdrawn: str, deadline: float) -> None:
-        self._run([do, server, *([withdrawn] if withdrawn else [])], deadline)
+    def _tell(
+        self, do: str, server: str, withdrawn: str, deadline: float, weight: int | None
+    ) -> None:
+        word = withdrawn if weight is None else str(weight)
+        self._run([do, server, *([word] if word else [])], deadline)
 
     def _run(self, words: list[str], deadline: float) -> bytes:
         try:

@@ -72,6 +72,9 @@ class Several(DrainDriver):
             server, lambda part: part.balancer.restore(server, words.get(part.name, usual))
         )
 
+    def set_weight(self, server: str, weight: int) -> None:
+        self._change(server, lambda part: part.balancer.set_weight(server, weight))
+
     def refuses_changes(self) -> str:
         told, failed = _each(self._parts, lambda part: part.balancer.refuses_changes())
         problems = "; ".join(filter(None, [*failed.values(), *told.values()]))
@@ -136,6 +139,7 @@ def _joined(name: str, parts: Mapping[str, Server | None]) -> Server:
     addresses = {own.address for own in every}
     counts = [own.sessions for own in every]
     known = [count for count in counts if count is not None]
+    weights = {own.weight for own in every}
     any_withdrawn = any(own.withdrawn for own in every)
     all_withdrawn = is_whole and all(own.withdrawn for own in every)
     return replace(
@@ -149,6 +153,7 @@ def _joined(name: str, parts: Mapping[str, Server | None]) -> Server:
         passing=is_whole and all(own.passing for own in every),
         idle=_reasons({part: own.idle for part, own in told.items()}),
         state=_word({part: own.state or own.withdrawn for part, own in told.items()}),
+        weight=weights.pop() if is_whole and len(weights) == 1 else None,
         overridden_by=_reasons({part: own.overridden_by for part, own in told.items()}),
         parts=parts,
     )

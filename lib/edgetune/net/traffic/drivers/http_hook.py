@@ -24,7 +24,8 @@ class HttpHook(HookDriver):
     a document of any kind.
 
     ``do`` may be ``isolate`` and ``restore``, too. A server that is restored with a word in
-    ``withdrawn`` is withdrawn in that way.
+    ``withdrawn`` is withdrawn in that way. Where the service tells weights, ``do`` may be ``weigh``,
+    with a ``weight``.
     """
 
     fields = {
@@ -46,9 +47,12 @@ class HttpHook(HookDriver):
         with self._service(deadline) as service:
             return service.ask()
 
-    def _tell(self, do: str, server: str, withdrawn: str, deadline: float) -> None:
+    def _tell(
+        self, do: str, server: str, withdrawn: str, deadline: float, weight: int | None
+    ) -> None:
+        told = {"do": do, "server": server, "withdrawn": withdrawn}
         with self._service(deadline) as service:
-            service.ask(document={"do": do, "server": server, "withdrawn": withdrawn})
+            service.ask(document=told if weight is None else {**told, "weight": weight})
 
     def _service(self, deadline: float) -> JsonService:
         login = HttpLogin(self._token_file).authorization("load_balancer")
