@@ -19,7 +19,9 @@ STATE_COLUMNS = (
     " srv_check_state srv_agent_state bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord"
     " srv_use_ssl srv_check_port srv_check_addr srv_agent_addr srv_agent_port"
 )
-STATE_ROW = "3 edges {id} {name} {ip} {op} {admin} {weight} 1 {age} {check} 6 0 0 0 - 80 - 0 0 - - 0"
+STATE_ROW = (
+    "3 edges {id} {name} {ip} {op} {admin} {weight} 1 {age} {check} 6 0 0 0 - 80 - 0 0 - - 0"
+)
 STAT_COLUMNS = (
     "pxname,svname,qcur,qmax,scur,smax,slim,stot,bin,bout,dreq,dresp,ereq,econ,eresp,wretr,wredis,"
     "status,weight,act,bck,chkfail,chkdown,lastchg,downtime,qlimit,pid,iid,sid,throttle,lbtot,"
@@ -159,7 +161,13 @@ class Balancer:
                 )
                 + "\n"
             )
-        total = {"px": BACKEND, "name": "BACKEND", "sessions": 0, "status": "UP", "weight": len(self.servers)}
+        total = {
+            "px": BACKEND,
+            "name": "BACKEND",
+            "sessions": 0,
+            "status": "UP",
+            "weight": len(self.servers),
+        }
         rows.append(STAT_ROW.format(**total, age=0, id=0, type=1, check="") + "\n")
         return "".join(rows)
 

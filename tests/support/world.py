@@ -131,6 +131,7 @@ class Balancer(DrainDriver):
         self.up = dict.fromkeys(self.state, True)
         self.sessions = dict.fromkeys(self.state, 0)
         self.clients, self.refusal = False, ""
+        self.weights: dict[str, int | None] = dict.fromkeys(self.state, 16)
         self.leaving: set[str] = set()
         self.idle: dict[str, str] = {}
         self.overridden: dict[str, str] = {}
@@ -160,6 +161,12 @@ class Balancer(DrainDriver):
 
     def restore(self, server: str, withdrawn: str = "") -> None:
         self._set(server, withdrawn or "ready")
+
+    def set_weight(self, server: str, weight: int) -> None:
+        self._known(server)
+        with self._moments.around(f"{server} weighs {weight}"):
+            self.log.append((server, str(weight)))
+            self.weights[server] = weight
 
     def _set(self, server: str, state: str) -> None:
         self._known(server)
@@ -203,6 +210,7 @@ class Balancer(DrainDriver):
             80,
             leaving=leaving,
             idle=self.idle.get(name, ""),
+            weight=self.weights[name],
             overridden_by=self.overridden.get(name, ""),
             passing=self.passing,
             checked=self.checking,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
+from edgetune.base.documents.capacity import Capacity, CapacityPlan
 from edgetune.base.documents.diagnosis import Checkup, Diagnosis
 from edgetune.base.documents.inventory import Differences
 from edgetune.base.documents.look import Judged
@@ -12,10 +13,13 @@ from edgetune.base.documents.plan import ShownPlan
 from edgetune.base.documents.sample import Drift
 from edgetune.intent.campaign import ShownCampaign
 from edgetune.report.campaign import definition_text
+from edgetune.report.capacity import capacity_plan_text, capacity_text
 from edgetune.report.findings import diagnosis_text, differences_text, doctor_text
 from edgetune.report.text import drift_text, shown_plan_text, verdict_text
 
 TEXTS: dict[type, Callable[[Any], str]] = {
+    Capacity: capacity_text,
+    CapacityPlan: capacity_plan_text,
     Checkup: doctor_text,
     Diagnosis: diagnosis_text,
     Differences: differences_text,

@@ -113,6 +113,29 @@ class Approved:
 
 
 @dataclass
+class Lent:
+    """The weight that a server had ``before`` it was lent others, and those ``given`` in turn: it
+    may have any of these, wherever a process died."""
+
+    before: int
+    given: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Measuring:
+    """A measurement of capacity that is under way, by the execution ``owner``; ``lent`` has the
+    weights by host.
+
+    It puts ``until`` (epoch seconds) off with each step. From then on it has no owner, and whoever
+    acts on the rollout next returns the weights.
+    """
+
+    until: float
+    lent: dict[str, Lent] = field(default_factory=dict)
+    owner: str = ""
+
+
+@dataclass
 class Head:
     """The rollout as a whole; ``baseline`` and ``soak`` are [start, end] in epoch seconds,
     ``usual_load`` is the most packets per second that the PoP took during the baseline,
@@ -127,7 +150,8 @@ class Head:
     ``wait`` says that its workflow stays until the end of the soak, ``taken_over`` when it was
     last taken from a workflow that may have an action running still, ``recoveries`` how often
     its owner died in the present state, ``only`` which hosts a rollback visits (empty: all).
-    During ``freezes`` no batch begins. ``clock`` was read when it was last written.
+    During ``freezes`` no batch begins. ``clock`` was read when it was last written. ``measuring``
+    is there while the capacity of its hosts is measured.
     """
 
     id: str
@@ -158,6 +182,7 @@ class Head:
     clock: Reading | None = None
     approved: Approved | None = None
     ring: str = ""
+    measuring: Measuring | None = None
 
     def enter(self, state: str, by: str, reason: str) -> None:
         """Change the state; RefusedError if it cannot follow the present one."""
@@ -199,6 +224,14 @@ class Head:
         """Whether somebody should be carrying it on."""
         waits = self.state == "soaking" and self.wait
         return waits or self.state in CARRIED_ON_BY_A_WORKFLOW
+
+    def is_measured_by(self, execution: str) -> bool:
+        """Whether that execution measures its capacity."""
+        return bool(execution) and self.measuring is not None and self.measuring.owner == execution
+
+    def left_measuring(self, now: float) -> bool:
+        """Whether nobody goes on with the measurement of its capacity, while weights are lent."""
+        return self.measuring is not None and self.measuring.until <= now
 
     def note(self, by: str, reason: str) -> None:
         """Write down who did or decided what."""

@@ -16,6 +16,7 @@ from edgetune.base.documents.batch import Batch
 from edgetune.base.errors import EdgetuneError, FencedError, StoreError
 from edgetune.rollout.context import Context
 from edgetune.rollout.hosts.silencing import keep_silenced
+from edgetune.rollout.hosts.weights import end_measuring
 from edgetune.rollout.ownership.lease import Rollout, open_rollout
 
 _Told = TypeVar("_Told", bound=Mapping[str, object])
@@ -48,6 +49,8 @@ def _opened(
     """
     opened = open_rollout(context, rollout, epoch)
     work = opened.batch(number)
+    # What is drained is put back as it stood: not with a weight that was lent.
+    end_measuring(opened, patient=work.batch_type != "restore")
     keep_silenced(opened, work)
     try:
         yield opened, work

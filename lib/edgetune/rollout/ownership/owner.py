@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgetune.base import clock
 from edgetune.base.documents.head import Head
 from edgetune.base.documents.stackstorm import OwningExecution
 from edgetune.base.errors import RefusedError
@@ -46,9 +47,10 @@ def owner_of(context: Context, head: Head) -> OwningExecution | None:
 
 
 def is_orphaned(context: Context, head: Head) -> bool:
-    """Whether somebody should be carrying the rollout on, and nobody is; errors as ``owner_of``."""
+    """Whether somebody should be carrying the rollout on, or measures its capacity, and nobody is;
+    errors as ``owner_of``."""
     if not head.wants_a_workflow:
-        return False
+        return head.left_measuring(clock.wall())
     owner = owner_of(context, head)
     if owner and (owner.is_paused or owner.has_ended):
         return owner.has_ended

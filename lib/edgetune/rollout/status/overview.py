@@ -79,6 +79,15 @@ def quarantined(head: Head) -> Iterator[Need]:
     yield Need(Urgency.QUARANTINED, text, _releases(head, hosts))
 
 
+def measuring(head: Head, now: float) -> Iterator[Need]:
+    """A measurement of capacity that nobody goes on with; its weights are to be returned."""
+    if head.measuring and head.left_measuring(now):
+        lent = ", ".join(f"{host} (was {own.before})" for host, own in head.measuring.lent.items())
+        text = f"WEIGHTS NOT RETURNED: {lent}" if lent else "MEASUREMENT LEFT"
+        back = command("recover_rollout", rollout=head.id)
+        yield Need(Urgency.OVERDUE, text, {"return": back})
+
+
 def awaiting(head: Head, present: Present) -> Iterator[Need]:
     """A verdict of which a person has to decide what follows, or a hand-over that was begun and
     did not reach every host."""
@@ -223,7 +232,7 @@ class Overview:
             if head.id in self._ownerless
             else []
         )
-        needs += [*quarantined(head), *awaiting(head, present)]
+        needs += [*measuring(head, self._now), *quarantined(head), *awaiting(head, present)]
         needs += paused(head.pop, self._pauses.get(head.pop, {}))
         try:
             if not (self.seen.stopped or head.id in self._ownerless):

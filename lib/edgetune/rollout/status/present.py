@@ -10,7 +10,7 @@ from functools import cached_property
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.batch import UNTOUCHED_STEPS, Batch
-from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, Head, phases
+from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, Head, Lent, Measuring, phases
 from edgetune.base.documents.words import State
 from edgetune.base.durations import DAY, roughly
 from edgetune.base.names import several
@@ -26,6 +26,11 @@ from edgetune.rollout.record.rollout import Record, out_of_service
 _LONGEST_REASON = 100
 # From how many seconds on a span is told in whole hours, and in whole minutes.
 _UNITS = ((2 * DAY, 3600), (600, 60))
+
+
+def lent_by(own: Measuring) -> list[tuple[str, Lent]]:
+    """The hosts that were given other weights, with these."""
+    return [(host, each) for host, each in own.lent.items() if each.given]
 
 
 class Present:
@@ -65,10 +70,20 @@ class Present:
             return f"baseline: {_of(self.now, *head.baseline)}"
         if head.state == State.SOAKING and head.soak:
             start = head.soak[0] - self.opened.plan.options.warmup
-            return f"soak: {_of(self.now, start, head.soak[1])}; {self._next_look}"
+            told = f"soak: {_of(self.now, start, head.soak[1])}; {self._next_look}"
+            return "; ".join(filter(None, [told, self.lent]))
         if head.state in CHANGES_HOSTS:
             return f"{spoken(head.state)}: {self._at_work(in_full=True)}"
-        return spoken(head.state)
+        return "; ".join(filter(None, [spoken(head.state), self.lent]))
+
+    @property
+    def lent(self) -> str:
+        """That the capacity of hosts is measured, and which of them weigh more meanwhile."""
+        own = self.head.measuring
+        if own is None:
+            return ""
+        told = [f"{host} weighs {each.given[-1]}, not {each.before}" for host, each in lent_by(own)]
+        return "; ".join(["its capacity is measured", *([", ".join(told)] if told else [])])
 
     @property
     def line(self) -> str:

@@ -16,6 +16,7 @@ from edgetune.net.result import HostResult
 from edgetune.net.traffic import Server
 from edgetune.rollout.context import Context
 from edgetune.rollout.hosts.in_service import shown
+from edgetune.rollout.hosts.weights import end_measuring
 from edgetune.rollout.ownership.lease import open_rollout
 from edgetune.rollout.record.rollout import Record, failures_text, under_way
 
@@ -45,8 +46,11 @@ def assess_orphan(
     """
     opened = open_rollout(context, rollout, epoch)
     head = opened.head
+    lent = [*head.measuring.lent] if head.measuring else []
+    notes = end_measuring(opened)
     findings = _findings(opened)
     decision, why = _decide(opened, ended, findings)
+    why = "; ".join([why, *([f"weights returned: {', '.join(lent)}"] if lent else []), *notes])
     head.recoveries += 1
     head.note(requested_by, "; ".join([f"{decision}: {why}", *findings.values()]))
     who = f" ({requested_by})" if requested_by else ""

@@ -17,6 +17,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import usual_health
 from edgetune.rollout.gates.pause import lift_bound
 from edgetune.rollout.hosts.in_service import hosts_in_service, needs_room
+from edgetune.rollout.hosts.weights import end_measuring
 from edgetune.rollout.ownership import lease
 from edgetune.rollout.ownership.lease import BatchesResult, Rollout
 from edgetune.rollout.record.rollout import Record, failures_text, under_way
@@ -175,6 +176,7 @@ def roll_back(
     opened = lease.open_rollout(context, rollout, epoch)
     head, before = opened.head, opened.head.state
     refuse_hosts(head, hosts)
+    end_measuring(opened, patient=False)
     why = _with_hosts_under_way(opened, reason or _what_failed(opened) or "asked for")
     lease.enter_state(opened, "rolling_back", owner, requested_by, why)
     if before in CHANGES_HOSTS:

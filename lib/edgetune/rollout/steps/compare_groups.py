@@ -14,6 +14,7 @@ from edgetune.base.errors import FencedError, SourceError
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import sample_pop
 from edgetune.rollout.evidence.soak import Soak
+from edgetune.rollout.hosts.weights import end_measuring
 from edgetune.rollout.ownership.lease import Rollout, as_owner
 from edgetune.rollout.ownership.owner import idle_time
 from edgetune.rollout.record.rollout import Record, read_rollout
@@ -56,9 +57,12 @@ def compare_groups(context: Context, rollout: str, now: bool = False) -> Compare
     if head.state != State.SOAKING:
         said = ELSEWHERE.get(head.state, Outcome.NONE)
         return _decided(opened, said, f"{rollout} is {head.state}")
+    if head.measuring and not head.left_measuring(clock.wall()):
+        return _decided(opened, Decision.WAIT, f"the capacity of hosts of {head.pop} is measured")
     if not take_if_ownerless(opened):
         return _decided(opened, Decision.WAIT, f"somebody else is at work on {rollout}")
     opened.renew()
+    end_measuring(opened, patient=False)
     soak = Soak(opened)
     taken = not soak.has_decided
     if taken:

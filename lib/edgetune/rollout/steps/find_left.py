@@ -23,12 +23,14 @@ def find_left(context: Context, execution: str) -> LeftResult:
     ended badly, too, ``recover_orphans`` tries again after ``owner_timeout``.
     """
     heads = [
-        head for head in living_heads(context) if head.owner == execution and head.wants_a_workflow
+        head
+        for head in living_heads(context)
+        if (head.owner == execution and head.wants_a_workflow) or head.is_measured_by(execution)
     ]
     if not heads or not execution:
         return {"rollout": "", "message": "that execution left nothing to carry on"}
     left = heads[-1]
-    if left.recoveries:
+    if left.recoveries and left.wants_a_workflow:
         again = "was recovered already, and is again after owner_timeout"
         return {"rollout": "", "message": f"rollout {left.id} {again}"}
     return {"rollout": left.id, "message": f"rollout {left.id} was left {left.state}"}

@@ -12,6 +12,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.soak import usual_load
 from edgetune.rollout.gates.pause import lift_bound, waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
+from edgetune.rollout.hosts.weights import end_measuring
 from edgetune.rollout.ownership import lease
 from edgetune.rollout.ownership.automation import needed_rules, sampled_every, what_is_off
 from edgetune.rollout.ownership.lease import BatchesResult, Rollout
@@ -50,6 +51,7 @@ def set_rollout_state(
     if state == "promoting" != head.state and decided != Decision.PROMOTE:
         text = "nothing is promoted unless its verdict decides promote"
         raise RefusedError(f"the verdict of rollout {head.id} decides {decided}; {text}")
+    end_measuring(opened)
     if state == "rolled_back":
         look_at_quarantined(opened, list(head.quarantined))
     lease.enter_state(opened, state, owner, requested_by, _reason(opened, state))

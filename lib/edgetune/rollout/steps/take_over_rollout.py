@@ -120,6 +120,7 @@ def _why_left_alone(
     if head.state == "handing_over":
         again = command("retire_tuning", pop=head.pop, tuning=head.tuning, hand_over="true")
         return f"is being handed over; {again} carries it on"
-    if (orphaned and not is_orphaned(context, head)) or (execution and head.owner != execution):
+    owned = execution in ("", head.owner) or head.is_measured_by(execution)
+    if (orphaned and not is_orphaned(context, head)) or not owned:
         return "has an owner again"
     return ""

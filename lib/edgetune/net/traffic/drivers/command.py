@@ -21,8 +21,8 @@ _MOST_TOLD = 300
 
 class Command(HookDriver):
     """A program of yours on every action runner, called as ``PROGRAM servers``,
-    ``PROGRAM withdraw NAME``, ``PROGRAM isolate NAME`` and ``PROGRAM restore NAME [WORD]``; where it
-    tells weights, ``PROGRAM weigh NAME WEIGHT``, too.
+    ``PROGRAM withdraw NAME``, ``PROGRAM isolate NAME`` and ``PROGRAM restore NAME [WORD]``. One
+    that tells weights is called as ``PROGRAM weigh NAME WEIGHT``, too.
 
     No shell runs it. ``servers`` prints the document of a hook. An exit status other than 0 is a
     failure, and the last line on standard error says why.

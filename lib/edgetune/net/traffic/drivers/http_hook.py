@@ -24,8 +24,8 @@ class HttpHook(HookDriver):
     a document of any kind.
 
     ``do`` may be ``isolate`` and ``restore``, too. A server that is restored with a word in
-    ``withdrawn`` is withdrawn in that way. Where the service tells weights, ``do`` may be ``weigh``,
-    with a ``weight``.
+    ``withdrawn`` is withdrawn in that way. Where the service tells weights, ``do`` may be
+    ``weigh``, with a ``weight``.
     """
 
     fields = {

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+from st2common.runners.base_action import Action
+
+from edgetune.report.action import Result, run_step
+from edgetune.rollout.steps.begin_capacity import begin_capacity
+
+
+class BeginCapacity(Action):
+    """Begin to measure what tuned hosts carry beside untuned ones."""
+
+    def run(self, **parameters: Any) -> Result:
+        return run_step(begin_capacity, self.config, **parameters)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Begin to measure what tuned hosts carry beside untuned ones."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from edgetune.base import clock
+from edgetune.base.documents.capacity import Capacity, PairMeasured
+from edgetune.base.errors import RefusedError
+from edgetune.base.names import several
+from edgetune.base.people import signed
+from edgetune.rollout.context import Context
+from edgetune.rollout.gates.approval import use_approval, valid_approval
+from edgetune.rollout.gates.freeze import refuse_if_frozen
+from edgetune.rollout.gates.pause import refuse_if_paused
+from edgetune.rollout.hosts import measuring
+from edgetune.rollout.hosts.weights import end_measuring
+from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
+from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.record.measured import load_capacity_plan
+from edgetune.rollout.steps.plan_capacity import refuse_measured
+
+
+class CapacityBegunResult(TypedDict):
+    """The rollout during which it is measured, and the epoch of its claim from here on."""
+
+    rollout: str
+    epoch: int
+    message: str
+
+
+def begin_capacity(
+    context: Context, plan: str, owner: str = "", requested_by: str = "", caller: str = ""
+) -> CapacityBegunResult:
+    """Take the rollout's claim under a new epoch for the measurement of a plan; no look at the
+    soak is taken meanwhile.
+
+    ``owner`` is the execution that measures. ``plan_approval`` of the configuration asks for an
+    approval of the plan, as for a rollout.
+
+    RefusedError while everything is stopped, the PoP is paused or frozen, its rollout is not to be
+    measured, or without that approval. FencedError while somebody else is at work on it.
+    """
+    refuse_if_stopped(context)
+    planned = load_capacity_plan(context, plan)
+    opened = as_owner(context, planned.rollout)
+    head = opened.head
+    refuse_measured(context, head)
+    what = f"plan {plan}"
+    if context.config.plan_approval:
+        for who in (requested_by, caller or requested_by):
+            valid_approval(context, plan, what, who, context.config.self_approval)
+    refuse_if_frozen(context, head.pop, head.freezes)
+    refuse_if_paused(context, head.pop)
+    ttl, epoch = context.config.claim_ttl, head.epoch
+    holder = context.claims.holder(head.pop)
+    if holder is not None and holder.rollout != head.id:
+        raise RefusedError(f"{head.pop} is claimed by {holder.rollout}")
+    after = epoch if holder else None
+    head.epoch = context.claims.take(head.pop, head.id, ttl, after=after, above=epoch).epoch
+    end_measuring(opened)
+    if context.config.plan_approval:
+        use_approval(context, plan, what, head.id)
+    by = signed(requested_by, caller, context.config.system_user)
+    own = Capacity(planned, by, clock.wall(), pairs=[PairMeasured() for _ in planned.pairs])
+    measuring.begin(opened, own, owner)
+    pairs = several(len(planned.pairs), "pair")
+    message = f"{pairs} of hosts of {head.pop} get more traffic, epoch {head.epoch}"
+    return {"rollout": head.id, "epoch": head.epoch, "message": message}

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Return the weights that a pair was lent, and conclude what was measured after the last one."""
+
+from __future__ import annotations
+
+from edgetune.base import clock
+from edgetune.base.documents.capacity import Capacity, PairMeasured
+from edgetune.base.documents.reading import encoded
+from edgetune.judge.capacity import ratio_over
+from edgetune.rollout.context import Context
+from edgetune.rollout.hosts import weights
+from edgetune.rollout.hosts.measuring import Measured, MeasuredResult, open_measured
+
+
+class ReturnedResult(MeasuredResult):
+    """``measured`` is the ``Capacity`` so far, and ``stopped`` what ended it before its last pair.
+
+    ``ratio`` is how many times as much tuned hosts carry, None before the end and where that was
+    not measured; ``bound`` and ``interval`` are those of a ``CapacityRatio``.
+    """
+
+    ratio: float | None
+    bound: str
+    interval: list[float]
+    stopped: str
+    measured: dict[str, object]
+    text: Capacity
+
+
+def return_weights(context: Context, rollout: str, epoch: int, stopped: str = "") -> ReturnedResult:
+    """Give hosts back the weights that they had, where nobody else has set another one.
+
+    ``next`` is ``shift_weights`` while a pair is left. With ``stopped``, why a workflow cannot go
+    on, none is.
+    """
+    found = open_measured(context, rollout, epoch)
+    own, at = found.own, found.pair
+    own.notes += weights.return_weights(found.opened)
+    own.stopped = own.stopped or stopped
+    last = at[1].last if at else None
+    if not own.stopped and at and last and not last.read:
+        # Somebody returned them in the middle: that pair begins anew.
+        own.pairs[own.pairs.index(at[1])] = PairMeasured()
+    if own.at is not None:
+        found.save()
+        return _told(found, "shift_weights", "the weights are returned; the next pair follows")
+    own.ended, own.ratio = clock.wall(), ratio_over(own)
+    head = found.opened.head
+    said = conclusion(own)
+    head.note(own.by, f"capacity: {said}")
+    # Before the head: it says that there is nothing more to go on with.
+    found.save()
+    head.measuring = None
+    found.opened.save()
+    return _told(found, "", said)
+
+
+def conclusion(own: Capacity) -> str:
+    """What was measured, in one line."""
+    told = f"stopped: {own.stopped}; " if own.stopped else ""
+    notes = "".join(f"; {note}" for note in own.notes)
+    if own.ratio is None:
+        return f"{told}no ratio of tuned to untuned hosts was measured{notes}"
+    bound = {"exactly": "", "at_least": "at least ", "at_most": "at most "}[own.ratio.bound]
+    between = own.ratio.interval
+    interval = f" ({between[0]:.2f} to {between[1]:.2f})" if between else ""
+    pairs = f"{own.ratio.pairs} of {len(own.pairs)} pairs"
+    return (
+        f"{told}tuned hosts carry {bound}{own.ratio.ratio:.2f} x as much{interval} as untuned ones "
+        f"before {own.plan.metric} or a guard passes its limit, by {pairs}{notes}"
+    )
+
+
+def _told(found: Measured, following: str, message: str) -> ReturnedResult:
+    own = found.own
+    return {
+        **found.told(following, 0, message),
+        "ratio": own.ratio.ratio if own.ratio else None,
+        "bound": own.ratio.bound if own.ratio else "",
+        "interval": list(own.ratio.interval or []) if own.ratio else [],
+        "stopped": own.stopped,
+        "measured": encoded(own),
+        "text": own,
+    }
