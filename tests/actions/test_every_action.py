@@ -26,6 +26,7 @@ from tests.support import ROOT
 from tests.support.action_case import EdgetuneActionTestCase, complete, taken_back
 from tests.support.builders import reading
 from tests.support.campaign_world import CampaignMoves, CampaignWorld
+from tests.support.carrying import Carrying, CarryingMoves
 from tests.support.metadata.values import documents
 from tests.support.rounds_world import RoundsMoves, RoundsWorld, treating
 from tests.support.scenarios import Scenario, read_scenarios
@@ -64,10 +65,11 @@ WORLDS: dict[str, Any] = {
     "campaign": campaign,
     "approving": lambda folder: campaign(folder, gates={"approval": {"required": True}}),
     "congestion": treating,
+    "carrying": Carrying,
 }
 
 
-class Moves(CampaignMoves, RoundsMoves, Scenario):
+class Moves(CampaignMoves, RoundsMoves, CarryingMoves, Scenario):
     """The moves of a table, and runs of the action of a case."""
 
     def __init__(self, case: Promises) -> None:

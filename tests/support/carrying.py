@@ -15,6 +15,7 @@ from edgetune.rollout.steps.plan_capacity import plan_capacity
 from edgetune.rollout.steps.read_capacity import read_capacity
 from edgetune.rollout.steps.return_weights import return_weights
 from edgetune.rollout.steps.shift_weights import shift_weights
+from tests.support.scenarios import Scenario
 from tests.support.world import World
 
 PACKETS = 1000.0
@@ -116,3 +117,17 @@ class Carrying(World):
     @property
     def is_measuring(self) -> bool:
         return read_rollout(self.context, self.rollout).head.measuring is not None
+
+
+class CarryingMoves(Scenario):
+    """Moves upon a Carrying."""
+
+    def planned(self, more: dict[str, Any] | None) -> None:
+        """A measurement is planned, and PLAN is its digest."""
+        self._names["PLAN"] = self.world.plan_it(**(more or {}))  # type: ignore[attr-defined]
+
+    def measuring(self, rungs: int) -> None:
+        """A measurement has begun, and so many weights were lent; -1 for none at all."""
+        self.world.begin_it()  # type: ignore[attr-defined]
+        if rungs >= 0:
+            self.world.climb(rungs)  # type: ignore[attr-defined]

@@ -24,6 +24,7 @@ STEPS: dict[str, Any] = {
         *("begin_rollback", "drain_hosts", "check_drained", "set_bios", "apply_tuning"),
         *("restore_live", "restore_hosts", "reboot_hosts", "check_rebooted", "verify_hosts"),
         *("undrain_hosts", "check_health"),
+        *("plan_capacity", "begin_capacity", "shift_weights", "read_capacity", "return_weights"),
     )
 }
 """The steps of the library by the actions that run them."""

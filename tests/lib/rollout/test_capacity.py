@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Callable
@@ -10,15 +11,18 @@ from typing import Any, Callable
 import pytest
 
 from edgetune.base import clock as clocks
-from edgetune.base.errors import EdgetuneError, FencedError, InputError, RefusedError
+from edgetune.base.errors import DrainError, EdgetuneError, FencedError, InputError, RefusedError
+from edgetune.fleet.campaign.control import approve
 from edgetune.rollout.hosts.measuring import LENT_FOR
 from edgetune.rollout.ownership.owner import is_orphaned
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.assess_orphan import assess_orphan
+from edgetune.rollout.steps.begin_capacity import begin_capacity
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.find_left import find_left
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.resume_all import resume_all
+from edgetune.rollout.steps.resume_pop import resume_pop
 from edgetune.rollout.steps.return_weights import return_weights
 from edgetune.rollout.steps.shift_weights import shift_weights
 from edgetune.rollout.steps.stop_all import stop_all
@@ -52,7 +56,7 @@ def test_a_pair_climbs_in_lockstep_and_both_return_at_the_first_limit(world: Car
     assert steps[0][1] == "17" and steps[-1][1] == "16"
     (pair,) = world.measured.pairs
     assert {*pair.crossed} == {untuned} and pair.crossed[untuned] == pytest.approx(1.25, rel=0.1)
-    assert (told["bound"], told["next"], told["stopped"]) == ("at_least", "", "")
+    assert (told["ratio"]["bound"], told["next"], told["stopped"]) == ("at_least", "", "")
     assert pair.carried[tuned] >= pair.crossed[untuned] > pair.carried[untuned]
     assert not world.lent and not world.is_measuring
     assert f"capacity: {told['message']}" in [entry.reason for entry in world.head.history]
@@ -63,9 +67,11 @@ def test_alone_the_second_host_goes_on_and_the_ratio_is_what_the_hosts_were_buil
 ) -> None:
     world.begin_it(alone=True, pairs=3)
     told = world.measure_on()
-    assert told["bound"] == "exactly" and told["ratio"] == pytest.approx(BUILT, rel=0.1)
-    low, high = told["interval"]
-    assert low <= told["ratio"] <= high
+    assert told["ratio"]["bound"] == "exactly" and told["ratio"]["ratio"] == pytest.approx(
+        BUILT, rel=0.1
+    )
+    low, high = told["ratio"]["interval"]
+    assert low <= told["ratio"]["ratio"] <= high
     assert len(world.measured.pairs) == 3 and not world.lent
     steps = [entry for entry in world.balancer.log if entry[1].isdigit()]
     tuned, untuned = _pair(world)
@@ -79,7 +85,7 @@ def test_the_interval_is_of_all_pairs(world: Carrying) -> None:
     world.own_knees = {n: k for n, k in world.own_knees.items() if n not in world.hosts.tuned}
     world.begin_it(alone=True, pairs=3)
     told = world.measure_on()
-    low, high = told["interval"]
+    low, high = told["ratio"]["interval"]
     assert high - low > 0.01 and low < BUILT < high
 
 
@@ -89,14 +95,14 @@ def test_without_a_limit_of_ones_own_it_is_that_of_the_untuned_host(world: Carry
     told = world.measure_on()
     # 100 of 1,000 are dropped beyond a knee: 1.5 times what 0.1 above 0.9 gives is 0.15 above it.
     assert world.measured.pairs[0].crossed[_pair(world)[1]] == pytest.approx(0.9 / 0.985, abs=0.15)
-    assert told["bound"] == "exactly" and told["ratio"] > 1.4
+    assert told["ratio"]["bound"] == "exactly" and told["ratio"]["ratio"] > 1.4
 
 
 def test_a_share_that_reaches_no_limit_tells_no_ratio(world: Carrying) -> None:
     world.knees = {True: 9.0, False: 9.0}
     world.begin_it()
     told = world.measure_on()
-    assert (told["ratio"], told["bound"], told["interval"]) == (None, "", [])
+    assert told["ratio"] == {}
     assert world.measured.pairs[0].stopped.endswith("reached no limit with 27.8% of the requests")
     # One of them alone, be it for a moment, gets what is permitted with the same weight.
     assert 0.34 < world.measured.plan.pairs[0].most <= 0.35
@@ -182,7 +188,7 @@ def test_a_host_that_is_ill_or_silent_is_not_waited_for_and_ends_its_pair_alone(
     world.hosts.health.clear()
     world.hosts.unreachable.clear()
     told = world.measure_on()
-    assert told["ratio"] == pytest.approx(BUILT, rel=0.1) and told["stopped"] == ""
+    assert told["ratio"]["ratio"] == pytest.approx(BUILT, rel=0.1) and told["stopped"] == ""
     assert "by 1 of 2 pairs" in told["message"]
 
 
@@ -203,7 +209,7 @@ def test_what_is_not_measured_is_beyond_its_limit(world: Carrying) -> None:
     stopped = world.measured.pairs[0].stopped
     assert "health_failed is not measured" in stopped
     told = world.measure_on("return_weights")
-    assert told["ratio"] is None and not world.lent
+    assert told["ratio"] == {} and not world.lent
 
 
 def test_a_guard_of_the_tuning_is_a_limit_too(world: Carrying) -> None:
@@ -220,7 +226,7 @@ def test_a_guard_of_the_tuning_is_a_limit_too(world: Carrying) -> None:
     told = world.measure_on("read_capacity")
     (pair,) = world.measured.pairs
     assert "health_failed is 0.1" in pair.stopped and not world.lent
-    assert told["bound"] == "at_most"
+    assert told["ratio"]["bound"] == "at_most"
 
 
 def test_a_freeze_ends_it(world: Carrying) -> None:
@@ -341,8 +347,6 @@ def test_weights_go_back_wherever_the_controller_dies(tmp_path: Path, clock: Vir
         world.moments.seen.clear()
 
         def measure(own: Carrying, digest: str = digest) -> None:
-            from edgetune.rollout.steps.begin_capacity import begin_capacity
-
             own.epoch = begin_capacity(own.context, digest, owner="m-1")["epoch"]
             own.measure_on()
 
@@ -398,11 +402,6 @@ def test_a_rollback_is_not_held_up_by_a_load_balancer_that_is_away(world: Carryi
     world.climb(2)
     world.epoch = take_over_rollout(world.context, world.rollout, owner="ben-1")["epoch"]
     servers, left = world.balancer.set_weight, world.lent
-
-    def denied(server: str, weight: int) -> None:
-        raise RefusedError("no")
-
-    from edgetune.base.errors import DrainError
 
     def away(server: str, weight: int) -> None:
         raise DrainError("lb1: denied")
@@ -471,6 +470,21 @@ def test_hosts_of_different_weights_are_no_pair(world: Carrying) -> None:
         world.plan_it()
 
 
+def test_where_plans_want_an_approval_so_does_this_one_each_time(world: Carrying) -> None:
+    world.context.config = replace(world.context.config, plan_approval=True)
+    digest = world.plan_it()
+    with pytest.raises(RefusedError, match=f"plan {digest} waits for an approval"):
+        begin_capacity(world.context, digest, requested_by="ana")
+    told = approve(world.context, digest, requested_by="ben")
+    assert told["of"] == f"plan {digest}, capacity with and without accept_queue on lab1"
+    with pytest.raises(RefusedError, match="is approved by somebody else than who asks"):
+        begin_capacity(world.context, digest, requested_by="ben")
+    world.epoch = begin_capacity(world.context, digest, requested_by="ana")["epoch"]
+    return_weights(world.context, world.rollout, world.epoch, stopped="asked for")
+    with pytest.raises(RefusedError, match="was for one rollout"):
+        begin_capacity(world.context, digest, requested_by="ana")
+
+
 def test_only_one_is_measured_at_a_time_and_not_while_stopped_paused_or_frozen(
     world: Carrying,
 ) -> None:
@@ -478,14 +492,10 @@ def test_only_one_is_measured_at_a_time_and_not_while_stopped_paused_or_frozen(
     pause_pop(world.context, "lab1", requested_by="ben")
     with pytest.raises(RefusedError, match="is paused"):
         world.begin_it()
-    from edgetune.rollout.steps.resume_pop import resume_pop
-
     resume_pop(world.context, "lab1", requested_by="ben")
     world.begin_it()
     with pytest.raises(RefusedError, match="measured already"):
         world.plan_it()
-    from edgetune.rollout.steps.begin_capacity import begin_capacity
-
     with pytest.raises(RefusedError, match="measured already"):
         begin_capacity(world.context, digest)
     assert read_rollout(world.context, world.rollout).head.measuring is not None

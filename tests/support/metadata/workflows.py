@@ -157,6 +157,10 @@ def _result_problems(body: Document, action: Document) -> list[str]:
     ]
 
 
+_EXPLAINED = ("explain", "give_back")
+"""Where a failure may lead: ``give_back`` leads on to ``explain``, however it ends."""
+
+
 def silence(name: str, task: str, body: Document, actions: Mapping[str, Document]) -> list[str]:
     """A task that fails says which it is and what it left, and leads to ``explain``."""
     runner = actions.get(body.get("action", "core.noop"), NOOP)["runner_type"]
@@ -167,7 +171,7 @@ def silence(name: str, task: str, body: Document, actions: Mapping[str, Document
         transition.get("publish", [])
         for transition in body.get("next", [])
         if "failed()" in transition.get("when", "")
-        if silent or transition.get("do") == "explain"
+        if silent or transition.get("do") in _EXPLAINED
     ]
     whatever = [each for each in body.get("next", []) if "ed()" not in each.get("when", "")]
     matters = runner in _KEYS and name not in SILENT and "with" not in body and not whatever

@@ -13,6 +13,7 @@ from typing import TypedDict
 from edgetune import PACK
 from edgetune.base import clock
 from edgetune.base.documents.campaign import ENDED, PopStep, Record, RingStep
+from edgetune.base.documents.capacity import plan_key
 from edgetune.base.documents.head import ENDED as ROLLOUT_ENDED
 from edgetune.base.documents.reading import digest_of
 from edgetune.base.durations import utc
@@ -27,6 +28,7 @@ from edgetune.rollout.gates.approval import Approval, compared_names, refuse_own
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.planning.make_plan import make_for
 from edgetune.rollout.record.kept_inventory import whole_inventory
+from edgetune.rollout.record.measured import load_capacity_plan
 from edgetune.rollout.record.rollout import load_plan
 from edgetune.rollout.status.claimed import refuse_held
 
@@ -339,9 +341,8 @@ def approve(
 def _subject(context: Context, digest: str, requested_by: str) -> tuple[str, float, str, str]:
     """What a digest is of, for how many seconds its approval holds, who asked for it, and the
     names that are compared."""
-    if digest and context.store.get(f"{PACK}.plan.{digest}") is not None:
-        plan = load_plan(context, digest)
-        of = f"plan {digest}, {plan.tuning.name} on {plan.pop}"
+    of = _planned(context, digest) if digest else ""
+    if of:
         compared = "" if context.config.self_approval else compared_names(requested_by, "")
         return of, context.config.approval_expires, "", compared
     for record in readable_records(context)[0]:
@@ -349,6 +350,17 @@ def _subject(context: Context, digest: str, requested_by: str) -> tuple[str, flo
             if ring.digest == digest:
                 return _ring(context, record, ring, requested_by)
     raise InputError("parameter", "digest", f"no plan and no ring has the digest {digest!r}")
+
+
+def _planned(context: Context, digest: str) -> str:
+    """What a kept plan is of, a rollout or a measurement; empty where no plan has the digest."""
+    if context.store.get(f"{PACK}.plan.{digest}") is not None:
+        plan = load_plan(context, digest)
+        return f"plan {digest}, {plan.tuning.name} on {plan.pop}"
+    if context.store.get(plan_key(digest)) is not None:
+        measured = load_capacity_plan(context, digest)
+        return f"plan {digest}, capacity with and without {measured.tuning} on {measured.pop}"
+    return ""
 
 
 def _ring(

@@ -15,13 +15,10 @@ from edgetune.rollout.hosts.measuring import Measured, MeasuredResult, open_meas
 class ReturnedResult(MeasuredResult):
     """``measured`` is the ``Capacity`` so far, and ``stopped`` what ended it before its last pair.
 
-    ``ratio`` is how many times as much tuned hosts carry, None before the end and where that was
-    not measured; ``bound`` and ``interval`` are those of a ``CapacityRatio``.
+    ``ratio`` is a ``CapacityRatio``, empty before the end and where that was not measured.
     """
 
-    ratio: float | None
-    bound: str
-    interval: list[float]
+    ratio: dict[str, object]
     stopped: str
     measured: dict[str, object]
     text: Capacity
@@ -75,9 +72,7 @@ def _told(found: Measured, following: str, message: str) -> ReturnedResult:
     own = found.own
     return {
         **found.told(following, 0, message),
-        "ratio": own.ratio.ratio if own.ratio else None,
-        "bound": own.ratio.bound if own.ratio else "",
-        "interval": list(own.ratio.interval or []) if own.ratio else [],
+        "ratio": encoded(own.ratio) if own.ratio else {},
         "stopped": own.stopped,
         "measured": encoded(own),
         "text": own,
