@@ -163,6 +163,29 @@ def test_what_keeps_hosts_from_more_ends_it_and_all_return(
     assert name == "surge" or not world.measured.pairs[1].rungs
 
 
+def test_no_host_gets_more_than_was_permitted_once_fewer_others_serve(world: Carrying) -> None:
+    world.knees = {True: 9.0, False: 9.0}
+    world.begin_it(rungs=4, most=0.28)
+    world.climb(4)
+    assert world.balancer.weights[_pair(world)[0]] == 43
+    others = [name for name in world.balancer.state if name not in _pair(world)]
+    # Beside six of weight 16 that is 23.6 % each, and beside four of them 28.7 %.
+    world.balancer.state.update(dict.fromkeys(others[:2], "drain"))
+    told = world.measure_on("read_capacity")
+    assert "would get 28.7% of the requests" in told["stopped"] and not world.lent
+
+
+def test_a_weight_that_changed_since_the_plan_ends_it_before_anything_is_lent(
+    world: Carrying,
+) -> None:
+    digest = world.plan_it()
+    world.epoch = begin_capacity(world.context, digest)["epoch"]
+    world.balancer.weights[_pair(world)[1]] = 20
+    told = world.measure_on()
+    assert "has the weight 20 by now, and 16 in the plan" in told["stopped"]
+    assert world.lent == {_pair(world)[1]: 20}
+
+
 @pytest.mark.parametrize(
     ("host", "happens", "says"),
     [
@@ -357,6 +380,8 @@ def test_weights_go_back_wherever_the_controller_dies(tmp_path: Path, clock: Vir
         _recover(world, clock)
         assert not world.lent and not world.is_measuring, died
         assert world.head.state == "soaking", died
+        clock.wait(world.context.config.owner_timeout)
+        world.begin_it()
 
 
 def test_a_workflow_that_ended_is_known_by_its_execution(world: Carrying) -> None:

@@ -46,7 +46,7 @@ class Measured:
     def save(self) -> None:
         """Write it down, as the owner only, and put its end off."""
         measuring, until = self.opened.head.measuring, clock.wall() + LENT_FOR
-        if measuring and measuring.until < until - LENT_FOR / 3:
+        if measuring and measuring.until < until - LENT_FOR / 6:
             measuring.until = until
             self.opened.save()
         else:

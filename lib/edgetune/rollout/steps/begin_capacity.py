@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from edgetune.base import clock
 from edgetune.base.documents.capacity import Capacity, PairMeasured
-from edgetune.base.errors import RefusedError
+from edgetune.base.errors import FencedError, RefusedError
 from edgetune.base.names import several
 from edgetune.base.people import signed
 from edgetune.rollout.context import Context
@@ -17,7 +17,8 @@ from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.hosts import measuring
 from edgetune.rollout.hosts.weights import end_measuring
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
-from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.ownership.lease import Rollout, as_owner
+from edgetune.rollout.ownership.owner import idle_time
 from edgetune.rollout.record.measured import load_capacity_plan
 from edgetune.rollout.steps.plan_capacity import refuse_measured
 
@@ -53,12 +54,7 @@ def begin_capacity(
             valid_approval(context, plan, what, who, context.config.self_approval)
     refuse_if_frozen(context, head.pop, head.freezes)
     refuse_if_paused(context, head.pop)
-    ttl, epoch = context.config.claim_ttl, head.epoch
-    holder = context.claims.holder(head.pop)
-    if holder is not None and holder.rollout != head.id:
-        raise RefusedError(f"{head.pop} is claimed by {holder.rollout}")
-    after = epoch if holder else None
-    head.epoch = context.claims.take(head.pop, head.id, ttl, after=after, above=epoch).epoch
+    _take_claim(context, opened)
     end_measuring(opened)
     if context.config.plan_approval:
         use_approval(context, plan, what, head.id)
@@ -68,3 +64,18 @@ def begin_capacity(
     pairs = several(len(planned.pairs), "pair")
     message = f"{pairs} of hosts of {head.pop} get more traffic, epoch {head.epoch}"
     return {"rollout": head.id, "epoch": head.epoch, "message": message}
+
+
+def _take_claim(context: Context, opened: Rollout) -> None:
+    """Under an epoch of its own. A claim of another epoch than the record's is that of somebody who
+    is at work and has not written it down yet, or who died."""
+    head = opened.head
+    holder = context.claims.holder(head.pop)
+    if holder is not None and holder.epoch != head.epoch:
+        if holder.rollout != head.id:
+            raise RefusedError(f"{head.pop} is claimed by {holder.rollout}")
+        if idle_time(context, head.pop) < context.config.owner_timeout:
+            raise FencedError(f"somebody else is at work on {head.id}")
+    after, ttl = holder.epoch if holder else None, context.config.claim_ttl
+    claim = context.claims.take(head.pop, head.id, ttl, after=after, above=head.epoch)
+    head.epoch = claim.epoch

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from edgetune.base import clock
 from edgetune.base.documents.capacity import PairMeasured, PlannedPair, Rung
 from edgetune.base.errors import DrainError
+from edgetune.net.traffic import Server
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.sampling import sample_pop
 from edgetune.rollout.gates.lending import shares_with, why_no_more, why_too_much
-from edgetune.rollout.hosts.measuring import LOOK, MeasuredResult, open_measured
+from edgetune.rollout.hosts.measuring import LOOK, Measured, MeasuredResult, open_measured
 from edgetune.rollout.hosts.weights import lend
 
 
@@ -35,6 +38,7 @@ def shift_weights(context: Context, rollout: str, epoch: int) -> MeasuredResult:
         given = dict.fromkeys(found.by_lot(rung.hosts, rung.weight), rung.weight)
         shares = shares_with(opened, servers, {**usual, **given})
         why = why_no_more(opened, servers, planned.hosts)
+        why = why or _why_another(found, servers, usual)
         why = why or why_too_much(shares, planned.hosts, found.own.plan.most)
         if why:
             return found.stop(why)
@@ -51,6 +55,17 @@ def shift_weights(context: Context, rollout: str, epoch: int) -> MeasuredResult:
     found.save()
     told = f"{' and '.join(rung.hosts)}: {rung.share:.1%} of the requests, {rung.load:.2f} x usual"
     return found.told("read_capacity", min(LOOK, found.own.plan.hold), told)
+
+
+def _why_another(found: Measured, servers: Mapping[str, Server], usual: Mapping[str, int]) -> str:
+    """Which host that was lent nothing has another weight than in the plan, in words."""
+    opened = found.opened
+    lent = opened.head.measuring.lent if opened.head.measuring else {}
+    for name, weight in usual.items():
+        shown = servers[opened.pop.host(name).server].weight
+        if name not in lent and shown != weight:
+            return f"{name} has the weight {shown} by now, and {weight} in the plan"
+    return ""
 
 
 def _next(planned: PlannedPair, own: PairMeasured) -> Rung | None:
