@@ -172,7 +172,7 @@ _COLORS: dict[str, str] = {
 ATTENTION = re.compile(
     r"\b(?:EVERYTHING IS STOPPED|NO OWNER|WITHOUT AN OWNER|OVERDUE|QUARANTINED|HELD|PAUSED"
     r"|HANDING OVER|NO SAMPLE|DAMAGED|NOT KNOWN|NOT seen out of service|(?:NOT )?TAKEN BACK"
-    r"|NO ROUND|NOT ON)\b"
+    r"|NO ROUND|NOT ON|WEIGHTS NOT RETURNED|MEASUREMENT LEFT)\b"
 )
 """What a status says of a rollout or a PoP that needs a person."""
 

@@ -20,6 +20,7 @@ from edgetune.rollout.steps.assess_orphan import assess_orphan
 from edgetune.rollout.steps.begin_capacity import begin_capacity
 from edgetune.rollout.steps.compare_groups import compare_groups
 from edgetune.rollout.steps.find_left import find_left
+from edgetune.rollout.steps.find_orphans import find_orphans
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.resume_all import resume_all
 from edgetune.rollout.steps.resume_pop import resume_pop
@@ -29,7 +30,7 @@ from edgetune.rollout.steps.stop_all import stop_all
 from edgetune.rollout.steps.take_over_rollout import take_over_rollout
 from tests.support.carrying import STEPS, Carrying
 from tests.support.virtual_clock import VirtualClock
-from tests.support.world import dies
+from tests.support.world import Died, dies
 
 BUILT = 2.0 / 1.25
 """The ratio of the knees of a Carrying."""
@@ -362,19 +363,22 @@ def _recover(world: Carrying, clock: VirtualClock) -> None:
     assert told["decision"] == "none"
 
 
+@pytest.mark.long
+@pytest.mark.slow
 def test_weights_go_back_wherever_the_controller_dies(tmp_path: Path, clock: VirtualClock) -> None:
     """Nobody but the sweep comes then; what is measured next finds the usual weights."""
     for moment in count(1):
         world = Carrying(tmp_path / str(moment))
-        digest = world.plan_it(alone=True, rungs=4)
+        digest = world.plan_it(alone=True, rungs=2, hold="2s")
         world.moments.seen.clear()
 
         def measure(own: Carrying, digest: str = digest) -> None:
             own.epoch = begin_capacity(own.context, digest, owner="m-1")["epoch"]
             own.measure_on()
 
-        if not dies(world, moment - 1, measure):
-            assert moment > 40
+        # After an effect or before the next one is the same to the world.
+        if not dies(world, 2 * moment - 1, measure):
+            assert moment > 20
             break
         died = world.moments.seen[-1]
         _recover(world, clock)
@@ -382,6 +386,33 @@ def test_weights_go_back_wherever_the_controller_dies(tmp_path: Path, clock: Vir
         assert world.head.state == "soaking", died
         clock.wait(world.context.config.owner_timeout)
         world.begin_it()
+
+
+def test_what_a_dead_controller_left_is_named_and_the_sweep_returns_it(
+    world: Carrying, clock: VirtualClock
+) -> None:
+    """It died between the weights of a pair: the record has both."""
+    world.begin_it()
+    world.climb(1)
+    world.measure_on("read_capacity", until="shift_weights")
+
+    def die(moment: str) -> None:
+        if moment.startswith("after ") and " weighs " in moment:
+            world.moments.at = lambda what: None
+            raise Died(moment)
+
+    world.moments.at = die
+    with pytest.raises(Died):
+        shift_weights(world.context, world.rollout, world.epoch)
+    assert len({*world.lent.values()}) == 2
+    clock.wait(LENT_FOR + 1)
+    assert "WEIGHTS NOT RETURNED: " in world.status()
+    assert f"recover_rollout rollout={world.rollout}" in world.status()
+    assert find_orphans(world.context)["ids"] == [world.rollout]
+    taken = take_over_rollout(world.context, world.rollout, orphaned=True)
+    assess_orphan(world.context, world.rollout, taken["epoch"])
+    assert not world.lent and find_orphans(world.context)["ids"] == []
+    assert "WEIGHTS" not in world.status()
 
 
 def test_a_workflow_that_ended_is_known_by_its_execution(world: Carrying) -> None:
