@@ -466,6 +466,8 @@ def test_a_rollback_is_not_held_up_by_a_load_balancer_that_is_away(world: Carryi
     marked = world.mark("rolling_back")
     assert world.lent == left and world.is_measuring
     world.balancer.set_weight = servers  # type: ignore[method-assign]
+    world.step("begin_drain", marked["first_batch"])
+    assert not world.lent and not world.is_measuring
     world.roll_all(marked)
     world.mark("rolled_back")
     assert not world.lent and not world.is_measuring
