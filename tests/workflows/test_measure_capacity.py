@@ -38,6 +38,14 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(conductor: Conductor) -> N
     assert not _world(conductor).is_measuring
 
 
+def test_with_the_usual_parameters_a_small_pop_is_told_what_it_can_give(
+    conductor: Conductor,
+) -> None:
+    status, told = conductor.output("measure_capacity", pop="lab1", tuning="accept_queue")
+    assert status == "failed"
+    assert "get 12.5% of the requests each, and with one weight more 13.2%" in told["message"]
+
+
 def test_a_plan_that_was_shown_is_carried_out_to_its_ratio(conductor: Conductor) -> None:
     shown = conductor.output("measure_capacity", **{**ON, "alone": True, "pairs": 2})[1]
     conductor.steps.clear()
