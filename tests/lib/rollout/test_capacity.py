@@ -61,6 +61,7 @@ def test_a_pair_climbs_in_lockstep_and_both_return_at_the_first_limit(world: Car
     assert pair.carried[tuned] >= pair.crossed[untuned] > pair.carried[untuned]
     assert not world.lent and not world.is_measuring
     assert f"capacity: {told['message']}" in [entry.reason for entry in world.head.history]
+    assert "capacity: tuned hosts carry at least " in world.status(rollout=world.rollout)
 
 
 def test_alone_the_second_host_goes_on_and_the_ratio_is_what_the_hosts_were_built_with(

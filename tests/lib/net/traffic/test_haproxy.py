@@ -11,6 +11,7 @@ from typing import Callable
 
 import pytest
 
+from edgetune.base.errors import DrainError
 from edgetune.net.traffic.drivers.haproxy import Haproxy
 from edgetune.rollout.hosts.in_service import put_back, state_of, why_out
 from tests.support.answering import Answering
@@ -38,6 +39,21 @@ def test_servers_tell_whether_they_are_checked_and_where_they_are() -> None:
     told = [name for name, each in found.items() if each.checked]
     assert told == ["checked", "followed", "paused"]
     assert (found["trusted"].address, found["local"].address) == ("::1", "")
+
+
+def test_a_static_algorithm_says_why_it_takes_no_weight() -> None:
+    servers = ["server e000 127.0.0.1:9 weight 100", "server e001 127.0.0.1:9 weight 100"]
+    with running([("static", ["balance static-rr", *servers]), ("edges", servers)]) as haproxy:
+        static, edges = haproxy.driver("static"), haproxy.driver()
+        with pytest.raises(DrainError, match="static LB algorithm"):
+            static.set_weight("e000", 120)
+        assert static.servers()["e000"].weight == 100
+        edges.set_weight("e000", 120)
+        assert (edges.servers()["e000"].weight, edges.servers()["e000"].state) == (120, "ready:120")
+        with pytest.raises(DrainError, match="between 0 and 256"):
+            edges.set_weight("e000", 257)
+        edges.set_weight("e000", 100)
+        assert edges.servers()["e000"].state == "ready:100%"
 
 
 AGENT = 'agent-check agent-port AGENT agent-inter 50ms agent-send "ask\\n"'

@@ -97,6 +97,17 @@ def test_each_gets_back_what_it_had_also_where_the_other_has_left_the_inventory(
     assert pair.other.sends_to(FIRST)
 
 
+def test_a_weight_is_told_where_all_have_the_same_one_and_set_in_all(pair: Pair) -> None:
+    assert pair.shown.weight == 1
+    pair.driver.set_weight(FIRST, 3)
+    assert pair.shown.weight == 3
+    pair.other._balancer.servers[FIRST].weight = 2
+    assert pair.shown.weight is None
+    assert {own and own.weight for own in pair.shown.parts.values()} == {2, 3}
+    pair.driver.set_weight(FIRST, 1)
+    assert pair.shown.weight == 1
+
+
 def test_one_that_is_away_leaves_no_server_drained_and_keeps_no_other_from_its_own(
     pair: Pair,
 ) -> None:
