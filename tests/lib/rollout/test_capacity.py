@@ -13,6 +13,8 @@ import pytest
 from edgetune.base import clock as clocks
 from edgetune.base.errors import DrainError, EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.fleet.campaign.control import approve
+from edgetune.rollout.guard.stalled import stalled_rollout
+from edgetune.rollout.guard.watched import Watched
 from edgetune.rollout.hosts.measuring import LENT_FOR
 from edgetune.rollout.ownership.owner import is_orphaned
 from edgetune.rollout.record.rollout import read_rollout
@@ -439,6 +441,20 @@ def test_no_look_is_taken_meanwhile_and_the_next_one_returns_what_was_left(
     clock.wait(LENT_FOR + 1)
     compare_groups(world.context, world.rollout)
     assert not world.lent and not world.is_measuring
+
+
+def test_a_look_that_waits_for_a_long_measurement_is_not_overdue(
+    world: Carrying, clock: VirtualClock
+) -> None:
+    world.begin_it()
+    world.climb(1)
+    world.set_head(soak=[clocks.wall() - 9000, clocks.wall() + 9000])
+    assert "OVERDUE" not in world.status()
+    watched = Watched(world.context, world.head, clocks.wall(), {}, {}, "")
+    assert stalled_rollout(watched) is None
+    clock.wait(LENT_FOR + 1)
+    watched = Watched(world.context, world.head, clocks.wall(), {}, {}, "")
+    assert "the rule recover_orphans picks it up" in str(stalled_rollout(watched))
 
 
 @pytest.mark.parametrize("state", ["promoting", "rolling_back", "held"])

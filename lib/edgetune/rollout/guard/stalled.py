@@ -87,8 +87,8 @@ def _waits(watched: Watched) -> tuple[float, str]:
 
 
 def _late(watched: Watched) -> float:
-    """For how long a soak has waited for somebody."""
-    if watched.head.state != "soaking":
+    """For how long a soak has waited for somebody; no look is taken while capacity is measured."""
+    if watched.head.state != "soaking" or watched.head.measuring:
         return 0.0
     since = watched.soak.waits_since
     return 0.0 if since is None else watched.now - since

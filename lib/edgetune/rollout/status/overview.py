@@ -57,7 +57,7 @@ class Need:
 
 def overdue(context: Context, head: Head, present: Present, now: float) -> Iterator[Need]:
     """A look that nobody takes, or a decision that nobody acts on; errors as of ``Present``."""
-    if head.state != State.SOAKING or not head.soak:
+    if head.state != State.SOAKING or not head.soak or head.measuring:
         return
     since = present.soak.waits_since
     if since is None or now - since <= context.config.owner_timeout + present.interval:
