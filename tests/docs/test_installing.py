@@ -94,7 +94,7 @@ def test_a_newcomer_who_types_what_a_page_says_plans_a_rollout(
         else:
             site.types(line)
     doctor, planned = dict(seen)["edgetune.doctor_pop"], dict(seen)["edgetune.rollout_pop"]
-    assert doctor["message"] == "ams1: all 16 checks are well"
+    assert doctor["message"] == "ams1: all 17 checks are well"
     assert [row["check"] for row in doctor["checks"] if row["notes"]] == []
     assert planned["text"].startswith(f"Plan {planned['plan']}: accept_queue")
 

@@ -140,8 +140,13 @@ def worst_beyond(
     for name, limit in limits.items():
         level, metric = levels[name], metrics[name]
         if level is not None and limit is not None and _is_worse(metric, level, limit):
-            return name, f"{name} is {level:.4g}, its limit is {limit:.4g}"
+            return name, f"{name} is {_plain(level)}, its limit is {_plain(limit)}"
     return "", ""
+
+
+def _plain(level: float) -> str:
+    """Without an exponent."""
+    return f"{level:,.0f}" if abs(level) >= 1000 else f"{level:.4g}"
 
 
 def _is_worse(metric: Metric, level: float, limit: float) -> bool:

@@ -321,7 +321,7 @@ def test_what_ends_over_tls_without_a_signature_is_not_whole(
         if is_signed:
             assert answered(*asked, tls) == "half"
         else:
-            with pytest.raises(OSError, match="EOF occurred"):
+            with pytest.raises(OSError, match="(?i)eof "):
                 answered(*asked, tls)
 
 
