@@ -143,8 +143,8 @@ def balancer(home: Path, how: str, number: int = 1) -> None:
 def balancer_state(home: Path) -> dict[str, dict[str, Any]]:
     """What the load balancer itself says, whatever its cable does.
 
-    {server: {"admin": "ready", "drain" or "maint", "up": bool, "sessions": int}}; sessions are
-    those of the present process. Of two "admin" has both words where they differ.
+    {server: {"admin": "ready", "drain" or "maint", "up": bool, "sessions": int, "weight": int}};
+    sessions are those of the present process. Of two "admin" has both words where they differ.
     """
     found: dict[str, dict[str, Any]] = request(home, "balancer_state")[0]
     return found

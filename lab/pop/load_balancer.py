@@ -68,13 +68,14 @@ class Balancer:
         self._wait_until(self._answers)
 
     def servers(self) -> dict[str, dict[str, Any]]:
-        """{server: {"admin": ready, drain or maint, "up": bool, "sessions": int}}."""
+        """{server: {"admin": ready, drain or maint, "up": bool, "sessions" and "weight": int}}."""
         admin = self._admin_states()
         return {
             row["svname"]: {
                 "admin": admin[row["svname"]],
                 "up": row["status"].split()[0] in ("UP", "DRAIN", "no"),
                 "sessions": int(row["scur"] or 0) + int(row["qcur"] or 0),
+                "weight": int(row["weight"]),
             }
             for row in self._statistics()
         }
@@ -199,6 +200,7 @@ def _joined(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "admin": "/".join(dict.fromkeys(own["admin"] for own in told)),
         "up": all(own["up"] for own in told),
         "sessions": sum(own["sessions"] for own in told),
+        "weight": max(own["weight"] for own in told),
     }
 
 

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import csv
 import signal
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from lab import unix
+from lab.pop import balancer_state
 from tests.support.practice import Practice, needs_lab, practising
+from tests.support.waiting import wait_until
 
-pytestmark = needs_lab
+pytestmark = [pytest.mark.long, needs_lab]
 
 TUNING = "wider_accept_queue"
 ON = ("pop=lab1", f"tuning={TUNING}", "most=0.3", "hold=12s", "alone=true", "seed=3")
@@ -28,16 +28,15 @@ def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
         words = ("dry_run=false", "baseline=16", "soak=6h", "interval=4", "warmup=1")
         begun = made.run("rollout_pop", "pop=lab1", f"tuning={TUNING}", *words, "wait=false")
         assert begun["exit"] == 0, begun
+        wait_until(
+            lambda: made.run("measure_capacity", *ON)["exit"] == 0, "measurable: past warmup"
+        )
         yield made
 
 
 def weights(practice: Practice) -> dict[str, int]:
     """Those that HAProxy has, asked without edgetune."""
-    with unix.connect(practice.home / "lab/disks/haproxy.sock", 15) as connection:
-        connection.sendall(b"show stat -1 4 -1\n")
-        text = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
-    rows = csv.DictReader(filter(None, text.lstrip("# ").splitlines()))
-    return {row["svname"]: int(row["weight"]) for row in rows}
+    return {name: own["weight"] for name, own in balancer_state(practice.home).items()}
 
 
 def test_the_ratio_is_what_the_hosts_were_built_with_and_no_request_is_lost(
@@ -45,7 +44,8 @@ def test_the_ratio_is_what_the_hosts_were_built_with_and_no_request_is_lost(
 ) -> None:
     with practice.losing_nothing():
         shown = practice.run("measure_capacity", *ON, "pairs=2")
-        assert "Nothing was changed." in shown["text"] and {*weights(practice).values()} == {16}
+        assert "Nothing was changed." in shown["text"], shown["message"]
+        assert {*weights(practice).values()} == {16}
         done = practice.run("measure_capacity", f"plan={shown['plan']}", "dry_run=false")
     print(done["text"])
     assert (done["exit"], done["stopped"]) == (0, ""), done
