@@ -13,7 +13,7 @@ from lab.pop import balancer_state
 from tests.support.practice import Practice, needs_lab, practising
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.long, needs_lab]
+pytestmark = [*needs_lab, pytest.mark.long]
 
 TUNING = "wider_accept_queue"
 ON = ("pop=lab1", f"tuning={TUNING}", "most=0.3", "hold=12s", "alone=true", "seed=3")
