@@ -8,7 +8,7 @@ from typing import Any
 
 from edgetune.base import clock
 from edgetune.base.documents.capacity import Capacity
-from edgetune.rollout.record.measured import load_capacity
+from edgetune.rollout.record.capacity import load_capacity
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.begin_capacity import begin_capacity
 from edgetune.rollout.steps.plan_capacity import plan_capacity

@@ -69,13 +69,14 @@ def cpu_facts(host: Host) -> Json:
     return {
         "online": format_cpus(topology.online),
         "count": len(topology.online),
-        "vendor": _line(told, "vendor_id"),
-        "model": _line(told, "model name"),
+        "vendor": line_of(told, "vendor_id"),
+        "model": line_of(told, "model name"),
         "nodes": {str(node): format_cpus(cpus) for node, cpus in topology.nodes.items()},
     }
 
 
-def _line(text: str, name: str) -> Optional[str]:
+def line_of(text: str, name: str) -> Optional[str]:
+    """What /proc/cpuinfo tells under a name, of the first CPU; None where it does not."""
     found = re.search(rf"^{name}\s*: (.*)", text, re.MULTILINE)
     return found.group(1).strip() if found else None
 

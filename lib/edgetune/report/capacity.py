@@ -34,8 +34,7 @@ def capacity_text(own: Capacity) -> str:
         lines += [f"  {line}" for line in _measured(planned, measured)]
     ratio = own.ratio
     if ratio is not None:
-        bound = {"exactly": "", "at_least": "at least ", "at_most": "at most "}[ratio.bound]
-        told = f"  tuned to untuned: {bound}{ratio.ratio:.2f}"
+        told = f"  tuned to untuned: {ratio.told}"
         if ratio.interval:
             told += f", 90 % interval {ratio.interval[0]:.2f} to {ratio.interval[1]:.2f}"
         lines.append(told)

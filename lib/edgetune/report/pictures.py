@@ -81,13 +81,19 @@ class Line:
 
 
 @dataclass(frozen=True)
-class TimeDrawing:
-    """One metric over time in one frame."""
+class Axes:
+    """A frame with the states of the rollout, and where which value stands."""
 
     frame: Frame
     bands: Sequence[Band]
     across: Sequence[tuple[float, str]]
     upwards: Sequence[tuple[float, str]]
+
+
+@dataclass(frozen=True)
+class TimeDrawing(Axes):
+    """One metric over time in one frame."""
+
     usual: float | None
     lines: Sequence[Line]
 
@@ -223,13 +229,9 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class DayDrawing:
+class DayDrawing(Axes):
     """Daily sums in one frame."""
 
-    frame: Frame
-    bands: Sequence[Band]
-    across: Sequence[tuple[float, str]]
-    upwards: Sequence[tuple[float, str]]
     bars: Sequence[Bar]
 
 

@@ -12,6 +12,7 @@ from edgetune.agent.kinds.nic import Channels
 from edgetune.agent.kinds.nic_ring import NicRing
 from edgetune.agent.kinds.nic_rss import indirection_of, read_rss
 from edgetune.agent.protocol import Json, Unsupported
+from edgetune.agent.topology import line_of
 from edgetune.agent.vocabulary.values import format_cpus
 
 OVERFLOWS: Dict[str, Tuple[str, ...]] = {
@@ -98,9 +99,9 @@ def early_snoop(snap: Snapshot) -> Iterator[Json]:
     BIOS does, in the plan of the tuning.
     """
     cpus = snap.host.text("/proc/cpuinfo")
-    model = (_told(cpus, "cpu family"), _told(cpus, "model"))
+    model = (line_of(cpus, "cpu family"), line_of(cpus, "model"))
     sockets = len(set(re.findall(r"^physical id\s*: (\d+)$", cpus, re.MULTILINE)))
-    if model not in SNOOPING or _told(cpus, "vendor_id") != "GenuineIntel" or sockets < 2:
+    if model not in SNOOPING or line_of(cpus, "vendor_id") != "GenuineIntel" or sockets < 2:
         return
     for nic in snap.nics:
         rate = max(now for now, _ in _overflows(snap, nic).values())
@@ -114,11 +115,6 @@ def early_snoop(snap: Snapshot) -> Iterator[Json]:
             )
             numbers = {"dropped_per_s": rate, "sockets": sockets, "ring": now}
             yield finding("early_snoop", what, numbers, "home_snoop", "note")
-
-
-def _told(text: str, name: str) -> str:
-    found = re.search(rf"^{name}\s*: (.*)$", text, re.MULTILINE)
-    return found.group(1).strip() if found else ""
 
 
 def rss_reach(snap: Snapshot) -> Iterator[Json]:

@@ -142,6 +142,12 @@ class CapacityRatio:
     bound: str = "exactly"
     interval: list[float] | None = None
 
+    @property
+    def told(self) -> str:
+        """The ratio in words, such as ``at least 1.17``."""
+        words = {"exactly": "", "at_least": "at least ", "at_most": "at most "}
+        return f"{words[self.bound]}{self.ratio:.2f}"
+
 
 @dataclass
 class Capacity:

@@ -27,8 +27,8 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import Approval, compared_names, refuse_own, save_approval
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.planning.make_plan import make_for
+from edgetune.rollout.record.capacity import load_capacity_plan
 from edgetune.rollout.record.kept_inventory import whole_inventory
-from edgetune.rollout.record.measured import load_capacity_plan
 from edgetune.rollout.record.rollout import load_plan
 from edgetune.rollout.status.claimed import refuse_held
 

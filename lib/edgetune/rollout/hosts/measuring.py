@@ -14,7 +14,7 @@ from edgetune.base.documents.head import Measuring
 from edgetune.base.errors import RefusedError
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.lease import Rollout, open_rollout
-from edgetune.rollout.record.measured import load_capacity, save_capacity
+from edgetune.rollout.record.capacity import load_capacity, save_capacity
 
 LENT_FOR = 180.0
 """Seconds after the last step until a measurement has no owner any more."""

@@ -109,12 +109,11 @@ def _put_back(
     lent = _lent(opened)
     for name in names:
         own, server = lent[name], servers.get(opened.pop.host(name).server)
-        shown = weights_shown(server) if server else {own.before}
-        if shown == {own.before}:
+        if server is None or weights_shown(server) == {own.before}:
             continue
-        if server is None or not shown <= {own.before, *own.given}:
-            told = _text(server) if server else "gone"
-            notes.append(f"somebody else has set the weight of {name} to {told}: it is left so")
+        if not weights_shown(server) <= {own.before, *own.given}:
+            shown = _text(server)
+            notes.append(f"somebody else has set the weight of {name} to {shown}: it is left so")
             continue
         permit()
         try:

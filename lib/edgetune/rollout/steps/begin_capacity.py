@@ -19,7 +19,7 @@ from edgetune.rollout.hosts.weights import end_measuring
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.ownership.lease import Rollout, as_owner
 from edgetune.rollout.ownership.owner import idle_time
-from edgetune.rollout.record.measured import load_capacity_plan
+from edgetune.rollout.record.capacity import load_capacity_plan
 from edgetune.rollout.steps.plan_capacity import refuse_measured
 
 

@@ -22,8 +22,8 @@ from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates.lending import MEASURED_IN, why_no_room
 from edgetune.rollout.hosts.in_service import hosts_in_service, needs_room
 from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.capacity import save_capacity_plan
 from edgetune.rollout.record.heads import living_heads
-from edgetune.rollout.record.measured import save_capacity_plan
 from edgetune.rollout.record.rollout import Record
 
 _MOST_PAIRS, _MOST_RUNGS = 20, 50

@@ -58,12 +58,11 @@ def conclusion(own: Capacity) -> str:
     notes = "".join(f"; {note}" for note in own.notes)
     if own.ratio is None:
         return f"{told}no ratio of tuned to untuned hosts was measured{notes}"
-    bound = {"exactly": "", "at_least": "at least ", "at_most": "at most "}[own.ratio.bound]
     between = own.ratio.interval
     interval = f" ({between[0]:.2f} to {between[1]:.2f})" if between else ""
     pairs = f"{own.ratio.pairs} of {len(own.pairs)} pairs"
     return (
-        f"{told}tuned hosts carry {bound}{own.ratio.ratio:.2f} x as much{interval} as untuned ones "
+        f"{told}tuned hosts carry {own.ratio.told} x as much{interval} as untuned ones "
         f"before {own.plan.metric} or a guard passes its limit, by {pairs}{notes}"
     )
 
