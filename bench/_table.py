@@ -10,7 +10,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
@@ -60,6 +60,29 @@ def count_chosen(
     if most is not None and not 1 <= count <= most:
         parser.error(f"--{name}: must be from 1 to {most}")
     return chosen, count
+
+
+def simulations_chosen(
+    parser: argparse.ArgumentParser,
+    arguments: Sequence[str] | None,
+    known: Collection[str],
+    usual: int,
+    quick: int,
+) -> tuple[argparse.Namespace, int, list[str]]:
+    """What was chosen of all `options` of a simulation, how many rollouts of each, and which of
+    those that are known; the program ends with an error where that is none."""
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at once")
+    parser.add_argument("--seed", type=int, default=1, metavar="S")
+    parser.add_argument("--only", metavar="TEXT", default="", help="those with it in their names")
+    chosen, count = count_chosen(
+        parser, arguments, "count", usual, quick, what="rollouts of each; "
+    )
+    names = [name for name in known if chosen.only in name]
+    if not names:
+        parser.error(f"--only: {chosen.only!r} is in no name; there are {'; '.join(known)}")
+    if chosen.jobs < 1:
+        parser.error("--jobs: must be at least 1")
+    return chosen, count, names
 
 
 def carry_out(

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from bench._table import carry_out, options
+from bench._table import carry_out, options, simulations_chosen
 from bench.judge.figures import rate
 from bench.judge.parts import Parts
 from bench.judge.peers import improved
@@ -325,13 +325,7 @@ FLEETS: Mapping[str, Fleet] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge the fleets alone; the exit status comes back."""
     parser = options(__doc__ or "")
-    parser.add_argument("--count", type=int, metavar="N", help=f"rollouts of each; {COUNT}")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at once")
-    parser.add_argument("--seed", type=int, default=1, metavar="S")
-    parser.add_argument("--only", metavar="TEXT", default="", help="fleets with it in their names")
-    chosen = parser.parse_args(arguments)
-    count = chosen.count or (QUICK if chosen.quick else COUNT)
-    names = [name for name in FLEETS if chosen.only in name]
+    chosen, count, names = simulations_chosen(parser, arguments, FLEETS, COUNT, QUICK)
     each = partial(Parts().each, jobs=chosen.jobs)
 
     def work() -> dict[str, Any]:

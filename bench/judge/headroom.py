@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from bench._table import carry_out, options, print_figures, shown
+from bench._table import carry_out, options, print_figures, shown, simulations_chosen
 from bench.judge.figures import rate
 from bench.judge.parts import Parts
 from bench.judge.production import MINUTE, plan_of
@@ -345,13 +345,7 @@ _TARGETS = {"target": "{what}", "wanted": "{wanted}", "found": "{found}", "reach
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; the exit status comes back."""
     parser = options(__doc__ or "")
-    parser.add_argument("--count", type=int, metavar="N", help=f"rollouts of each; {COUNT}")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at once")
-    parser.add_argument("--seed", type=int, default=1, metavar="S")
-    parser.add_argument("--only", metavar="TEXT", default="", help="PoPs with it in their names")
-    chosen = parser.parse_args(arguments)
-    count = chosen.count or (QUICK if chosen.quick else COUNT)
-    names = [name for name in SITES if chosen.only in name]
+    chosen, count, names = simulations_chosen(parser, arguments, SITES, COUNT, QUICK)
 
     def work() -> dict[str, Any]:
         rows = run(count, chosen.seed, chosen.jobs, names)
