@@ -44,11 +44,13 @@ _SAMPLE = {
     "gauges": {"drifted": 0},
     "drift": [],
     "health": "",
+    "log": "",
 }
-_REPLIES = {
+REPLIES = {
     verb: json.dumps({"edgetune": 1, "verb": verb, "ok": True, "result": result}).encode()
     for verb, result in (("facts", _FACTS), ("sample", _SAMPLE))
 }
+"""What a canned host answers, by verb."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class _CannedServer:
                 asked = _asked(await process.stdin.read())
             if HANG in asked:
                 await process.wait_closed()
-            process.stdout.write(_REPLIES[str(asked["verb"])])
+            process.stdout.write(REPLIES[str(asked["verb"])])
             process.exit(0)
 
 

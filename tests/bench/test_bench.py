@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from bench import _bmc_peers, apply, fanout, metrics
+from bench import _bmc_peers, _ssh_hosts, apply, fanout, metrics
+from edgetune.net.hosts.answers import read_answer
 from tests.support import ROOT
 from tests.support.practice import needs_lab, needs_machines
 from tests.support.waiting import wait_until
@@ -76,6 +77,11 @@ def test_every_program_prints_a_table_and_writes_its_figures(
     assert capsys.readouterr().out.count("\n| ") == sum(len(rows) + 2 for rows in tables)
     for row in document.get("late", [])[:1]:
         assert (row["client"], row["resets"], row["patches"]) == ("edgetune", 1, 1)
+
+
+def test_canned_hosts_answer_as_agents_do() -> None:
+    for verb, answer in _ssh_hosts.REPLIES.items():
+        assert not read_answer("e00000", verb, {}, answer).error
 
 
 @pytest.mark.parametrize(
