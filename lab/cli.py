@@ -158,6 +158,8 @@ def _add_run_options(
 
 def _add_status(status: argparse.ArgumentParser) -> None:
     status.add_argument("--all", action="store_true", help="show those that have ended, too")
+    fleet = "show each PoP, and what stands on it since when, with which effect"
+    status.add_argument("--fleet", action="store_true", help=fleet)
     watch = f"show them anew each {EVERY}s, until Ctrl-C"
     status.add_argument("--watch", action="store_true", help=watch)
     _add_run_options(status, "[ROLLOUT|POP|KEY=VALUE]", "one in full; parameters of rollout_status")
@@ -247,6 +249,7 @@ def _status(options: argparse.Namespace) -> int:
     kept = [word for word in options.words if _is_assignment(word)]
     options.words = [*(f"rollout={word}" for word in named), *kept]
     options.words += ["with_ended=true"] if options.all else []
+    options.words += ["fleet=true"] if options.fleet else []
     if options.watch:
         return _watch(options)
     screen = Screen(sys.stdout)

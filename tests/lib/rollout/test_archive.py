@@ -26,7 +26,7 @@ from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.record import seized
 from edgetune.report.steps.campaign_status import campaign_status
 from edgetune.rollout.record import archive
-from edgetune.rollout.record.archive import CLAIMED_BY, largest_epoch, past_of, pops_standing
+from edgetune.rollout.record.archive import CLAIMED_BY, largest_epoch, past_of, what_stands
 from edgetune.rollout.record.heads import all_heads, living_heads, unreadable_rollouts
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.take_over_rollout import take_over
@@ -93,6 +93,13 @@ def archived(world: EmptyWorld) -> list[str]:
 
 def told(heads: list[Head]) -> dict[str, dict[str, Any]]:
     return {head.id: {**asdict(head), "clock": None} for head in heads}
+
+
+def standing(world: EmptyWorld) -> dict[str, set[str]]:
+    """By PoP the rollouts by which a tuning stands there."""
+    return {
+        pop: {*own} for pop, own in what_stands(world.context, living_heads(world.context)).items()
+    }
 
 
 def begin(world: EmptyWorld, folder: Path) -> None:
@@ -212,11 +219,15 @@ def test_the_last_leaves_a_day_after_its_end(world: EmptyWorld, clock: VirtualCl
     # Its PoP tells it, and what stands there.
     text = world.status(pop="lab1")
     assert text.startswith(last) and "Ended rollouts: " in text
-    assert world.status().startswith("Nothing to do: no rollout is under way.\nEnded rollouts: ")
+    assert world.status().splitlines()[:2] == [
+        "Nothing to do: no rollout is under way.",
+        "lab1  nic_ring stands for 1d",
+    ]
+    assert "\nEnded rollouts: " in world.status()
     assert world.run("rollout_status", with_ended=True)["ids"] == [first, last]
     assert world.run("rollout_status", state="complete")["ids"] == [first, last]
     assert world.run("list_applied", pop="lab1", tuning="nic_ring")["rollouts"] == [last, first]
-    assert pops_standing(world.context) == {"lab1"}
+    assert standing(world) == {"lab1": {first, last}}
     assert largest_epoch(world.context, "lab1") == 3
 
 
@@ -259,7 +270,7 @@ def test_wherever_it_stops_each_is_readable_and_the_next_goes_on(
         )
     before, context = told(all_heads(kept.context)), kept.context
     epochs = {pop: largest_epoch(context, pop) for pop in POPS}
-    stands = {head.pop for head in all_heads(context) if head.state == "complete"}
+    stands = {head.id for head in all_heads(context) if head.state == "complete"}
 
     def look() -> None:
         assert told(all_heads(context)) == before
@@ -270,10 +281,7 @@ def test_wherever_it_stops_each_is_readable_and_the_next_goes_on(
             }
         for rollout, own in before.items():
             assert told([read_rollout(context, rollout).head])[rollout] == own
-        found = pops_standing(context) | {
-            head.pop for head in living_heads(context) if head.state == "complete"
-        }
-        assert found == stands
+        assert {id for own in standing(kept).values() for id in own} == stands
 
     kept.moments.seen.clear()
     kept.moments.at = lambda moment: look()
@@ -333,7 +341,7 @@ def test_what_is_taken_up_again_is_read_where_it_is_written(world: EmptyWorld) -
     assert (sweep(world), living(world)) == (1, [])
     assert read_rollout(world.context, rollout).head.state == "rolled_back"
     # And nothing stands there any more.
-    assert (pops_standing(world.context), largest_epoch(world.context, "lab1")) == (set(), 7)
+    assert (standing(world), largest_epoch(world.context, "lab1")) == ({}, 7)
 
 
 def test_a_sweep_takes_so_many_and_the_next_ones_the_others(
@@ -392,7 +400,7 @@ def test_a_past_that_cannot_be_read_is_read_from_the_archive(world: EmptyWorld) 
         world.context.store.put(past_key("lab1"), text)
         assert past_of(world.context, "lab1") == good
         assert largest_epoch(world.context, "lab1") == 5
-        assert pops_standing(world.context) == {"lab1"}
+        assert [*standing(world)] == ["lab1"]
     world.context.store.put(past_key("ams1"), "{")
     assert past_of(world.context, "ams1") is None
 
@@ -406,6 +414,9 @@ def test_one_of_the_archive_that_cannot_be_read_hides_nothing_that_stands(
     lost = f"{archive_key(rollout)} is damaged"
     assert lost in world.run("list_applied", pop="lab1", tuning="nic_ring")["message"]
     assert lost in world.run("rollout_status", with_ended=True)["message"]
+    # Nor where what is known of the archive is damaged, too.
+    world.context.store.put(past_key("lab1"), "{")
+    assert "lab1  something (its record cannot be read) stands" in world.status()
     # It has ended: rollouts begin.
     begin(world, tmp_path)
     world.run("release_record", rollout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from edgetune.base import clock
 from edgetune.base.documents.head import Quarantine, head_key
+from edgetune.base.errors import InputError
 from edgetune.report.findings import WIDTH
 from edgetune.report.headline import ATTENTION
 from edgetune.report.steps.rollout_status import block, blocks, first_of
@@ -53,12 +55,12 @@ def test_what_needs_a_person_comes_first(tmp_path: Path) -> None:
     world.run("pause_pop", "lab1", reason="peak", requested_by="ana")
     found = lines(world, ended=["run-1"])
     told = [line for line in found if not line.startswith("  ")]
-    assert [line.split()[0] for line in told] == ["d1", "lab1", "c1", "b1", "e1", "Ended"]
+    assert [line.split()[0] for line in told] == ["d1", "lab1", "c1", "b1", "e1", "a1", "Ended"]
     assert told[1] == "lab1  accept_queue  NO OWNER; PAUSED (asked, by ana: peak); changing for 0s:"
     assert told[2] == "c1    nic_ring      QUARANTINED e003: not as before; rolled back 5m ago"
     assert told[3] == "b1    nic_ring      HELD for 4m, inconclusive: too few events"
     assert told[4].startswith(f"e1                  DAMAGED: edgetune.rollout.e1-{STAMP} is")
-    assert told[5] == f"Ended rollouts: {MORE} with_ended=true"
+    assert told[6] == f"Ended rollouts: {MORE} with_ended=true"
     assert {
         f"  carry on:   st2 run edgetune.rollout_pop rollout=d1-{STAMP}",
         "  resume:     st2 run edgetune.resume_pop pop=lab1",
@@ -70,6 +72,52 @@ def test_what_needs_a_person_comes_first(tmp_path: Path) -> None:
     first, helps, *_ = lines(world, ended=["run-1"])
     assert first == "EVERYTHING IS STOPPED: stopped by ana: errors"
     assert helps == "  resume:     st2 run edgetune.resume_all"
+
+
+FEWER = replace(concluded("promote", "improved"), metric="listen_drops", ratio=0.03)
+
+
+def test_what_stands_is_told_with_its_effect_and_since_when(tmp_path: Path) -> None:
+    """Of what changes hosts again, or is taken back, nothing stands."""
+    world = changing(tmp_path)
+    put(world, "a1", "complete", 90, tuning="accept_queue", verdict=FEWER, stamp=STAMP)
+    put(world, "a1", "complete", 30, stamp=STAMP.replace("1007", "1107"))
+    put(world, "b1", "rolled_back", verdict=FEWER)
+    found = world.run("rollout_status", rollout="")
+    assert found["text"].splitlines()[:2] == [
+        GOES_ON,
+        "a1  accept_queue stands for 1h30m (listen_drops −97 %); nic_ring stands for 30m",
+    ]
+    first, second = found["standing"]
+    assert (first["tuning"], first["metric"], first["ratio"]) == (
+        "accept_queue",
+        "listen_drops",
+        0.03,
+    )
+    assert (second["rollout"], second["ratio"]) == (f"a1-{STAMP.replace('1007', '1107')}", None)
+    assert "Nothing stands on lab1." in lines(world, fleet=True)
+
+
+def test_on_many_pops_what_stands_is_counted_unless_the_fleet_is_asked_for(
+    world: EmptyWorld,
+) -> None:
+    for number in range(6):
+        put(world, f"a{number}", "complete", verdict=FEWER)
+    put(world, "a0", "complete", tuning="accept_queue", stamp=STAMP.replace("1007", "1107"))
+    assert lines(world)[1:3] == [
+        "Stands: nic_ring on 6 PoPs, accept_queue on 1 PoP",
+        f"  on which:   {MORE} fleet=true",
+    ]
+    told = lines(world, fleet=True)
+    assert told[2] == "a1  nic_ring stands for 5m (listen_drops −97 %)"
+    assert told[7] == "Nothing stands on lab1."
+    assert not any("stands" in line.lower() for line in lines(world, state="complete"))
+
+
+@pytest.mark.parametrize("beside", [{"pop": "lab1"}, {"state": "held"}, {"orphaned": True}])
+def test_the_fleet_is_all_of_it(world: EmptyWorld, beside: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="fleet.*: shows all PoPs"):
+        world.run("rollout_status", fleet=True, **beside)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dataclasses import asdict, field
 from edgetune import PACK, RECORD_SCHEMA
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import ID, LARGEST_EPOCH
-from edgetune.base.documents.reading import check_is, decoded
+from edgetune.base.documents.reading import Number, check_is, decoded
 from edgetune.base.documents.schema import read_versioned
 
 
@@ -26,17 +26,33 @@ class Tried:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """A ``tuning`` that stands since ``at`` (epoch seconds), and the ``ratio`` of test to control
+    hosts that its last look found of its ``metric``.
+
+    Metric and ratio are empty and None where nothing was compared. All of it is, where the record
+    of the rollout cannot be read: then a tuning may stand by it.
+    """
+
+    tuning: str = ""
+    at: float = 0.0
+    metric: str = ""
+    ratio: Number | None = None
+
+
+@dataclass(frozen=True)
 class Past:
     """Of the archived rollouts of a PoP: the largest ``epoch``, the id of the ``last`` that began,
-    whether a tuning may stand by one of them (``stands``), and by tuning the newest that was taken
-    back (``tried``).
+    what stands by them (``standing``, by rollout), and by tuning the newest that was taken back
+    (``tried``).
 
-    It is written before what it tells of is moved. So it may say too much, never too little.
+    It is written before what it tells of is moved. So it may tell of a rollout among the living,
+    which then tells more.
     """
 
     epoch: int
     last: str
-    stands: bool
+    standing: dict[str, Standing]
     tried: dict[str, Tried] = field(default_factory=dict)
 
     def document(self) -> str:

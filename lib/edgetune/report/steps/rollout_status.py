@@ -7,15 +7,19 @@ known of it.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import TypedDict
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, FORWARD, ID, Head
+from edgetune.base.documents.past import Standing
 from edgetune.base.errors import EdgetuneError, InputError, StoreError
 from edgetune.base.names import NAME, several
 from edgetune.base.sanitize import command, one_line
+from edgetune.report.effects import share
 from edgetune.report.findings import WIDTH, folded
 from edgetune.report.headline import color_of
 from edgetune.report.text import left_text, rollout_text, wait_text
@@ -26,7 +30,7 @@ from edgetune.rollout.ownership.automation import needed_rules, what_is_off
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.lease import Rollout
 from edgetune.rollout.ownership.owner import idle_times, is_orphaned
-from edgetune.rollout.record.archive import has_past, past_of
+from edgetune.rollout.record.archive import has_past, past_of, what_stands
 from edgetune.rollout.record.heads import (
     Unreadable,
     has_record,
@@ -40,17 +44,31 @@ from edgetune.rollout.record.rollout import Record, out_of_service, read_rollout
 from edgetune.rollout.status.claimed import claimed_beside
 from edgetune.rollout.status.congestion import seen_rounds, what_is_wrong
 from edgetune.rollout.status.overview import Entry, Overview
-from edgetune.rollout.status.present import Present, Seen, spoken
+from edgetune.rollout.status.present import Present, Seen, span, spoken
 
 _RECENT = 900.0
 _WIDEST = 20
+# On more PoPs than these what stands is counted, unless the fleet is asked for.
+_FEW_POPS = 5
 
 # Share of a line at which what goes on below may begin.
 _FARTHEST = 0.55
 
 
-def overview_text(shown: Overview, with_ended: bool, lines: int, columns: int = WIDTH) -> str:
-    """All rollouts at a glance, or of more than ``lines`` (0: any number) the first ones."""
+Fleet = Mapping[str, Mapping[str, Standing]]
+"""What stands, by PoP and by the rollout that brought it."""
+
+
+def overview_text(
+    shown: Overview,
+    with_ended: bool,
+    lines: int,
+    columns: int = WIDTH,
+    stands: Fleet = MappingProxyType({}),
+    fleet: bool = False,
+) -> str:
+    """All rollouts at a glance, and what stands (on each PoP of the ``fleet``); or of more than
+    ``lines`` (0: any number) the first ones."""
     seen, entries = shown.seen, shown.entries()
     urgent = sum(bool(entry.needs) for entry in entries)
     rows = blocks(entries, columns)
@@ -60,6 +78,7 @@ def overview_text(shown: Overview, with_ended: bool, lines: int, columns: int = 
     found += [*rows[:urgent], *(block(text, columns=columns) for text in beside), *rows[urgent:]]
     idle = _idle(seen, bool(found))
     found += [block(idle, columns=columns)] if idle else []
+    found += [] if seen.filtered else _standing(seen, stands, fleet, columns)
     ended = [*map(shown.ended, reversed(seen.closed))] if with_ended else []
     found += blocks(ended, columns)
     ended_too = f"Ended rollouts: {command('rollout_status', with_ended='true')}"
@@ -78,6 +97,37 @@ def _idle(seen: Seen, needed: bool) -> str:
         begins = command("rollout_pop", pop="POP", tuning="TUNING")
         return f"No rollouts. Begin one with: {begins}"
     return "No rollout is under way." if needed else "Nothing to do: no rollout is under way."
+
+
+def _standing(seen: Seen, stands: Fleet, fleet: bool, columns: int) -> list[Block]:
+    """A line for each PoP where something stands, of many a count by tuning."""
+    if len(stands) > _FEW_POPS and not fleet:
+        counted = Counter(tuning for own in stands.values() for tuning in _newest(own))
+        told = [f"{tuning or UNREADABLE} on {several(n, 'PoP')}" for tuning, n in counted.items()]
+        shows = {"on which": command("rollout_status", fleet="true")}
+        return [block(f"Stands: {', '.join(told)}", shows, columns=columns)]
+    rows = [Entry(pop, "", _stands_text(own, seen.now)) for pop, own in stands.items()]
+    pops = seen.context.known_inventory.pop_names() if fleet else ()
+    bare = ", ".join(pop for pop in pops if pop not in stands)
+    more = [block(f"Nothing stands on {bare}.", columns=columns)] if bare else []
+    return [*blocks(rows, columns), *more]
+
+
+UNREADABLE = "something (its record cannot be read)"
+
+
+def _newest(own: Mapping[str, Standing]) -> dict[str, Standing]:
+    """By tuning, in turn."""
+    return {each.tuning: each for each in sorted(own.values(), key=lambda each: each.at)}
+
+
+def _stands_text(own: Mapping[str, Standing], now: float) -> str:
+    told = []
+    for tuning, each in _newest(own).items():
+        since = f" for {span(now - each.at)}" if tuning else ""
+        effect = f" ({each.metric} {share(each.ratio)})" if each.ratio is not None else ""
+        told.append(f"{tuning or UNREADABLE} stands{since}{effect}")
+    return "; ".join(told)
 
 
 @dataclass(frozen=True)
@@ -229,10 +279,23 @@ class RolloutRow(TypedDict):
     waits: str
 
 
+class StandingRow(TypedDict):
+    """A tuning that stands on a PoP by a rollout, since when (epoch seconds), and the ratio of test
+    to control hosts that was found of its metric."""
+
+    pop: str
+    rollout: str
+    tuning: str
+    since: float
+    metric: str
+    ratio: float | None
+
+
 class StatusResult(TypedDict):
-    """Rollouts, their ids in turn, and the records that cannot be read."""
+    """Rollouts, their ids in turn, what stands, and the records that cannot be read."""
 
     rollouts: list[RolloutRow]
+    standing: list[StandingRow]
     ids: list[str]
     unreadable: list[str]
     color: str
@@ -249,6 +312,7 @@ def rollout_status(
     orphaned: bool = False,
     ended: Sequence[str] = (),
     with_ended: bool = False,
+    fleet: bool = False,
     lines: int = 0,
     columns: int = 79,
 ) -> StatusResult:
@@ -258,7 +322,8 @@ def rollout_status(
     way on a PoP. Of all it has a line for each PoP, what needs a person first, with the commands
     that help; of more than ``lines`` (0: any number) the first ones, and how many there are more.
     Rollouts that ended more than a day ago, or before the last one of their PoP, are read and shown
-    ``with_ended``, or by their ``state``. A line has so many ``columns``.
+    ``with_ended``, or by their ``state``. With ``fleet`` each PoP of the inventory is named, with
+    all that stands on it; without, what stands on many is counted. A line has so many ``columns``.
 
     ``ended`` are executions that the caller knows to have ended: what one of them was carrying on
     has no owner at once, all else after ``owner_timeout``.
@@ -271,6 +336,10 @@ def rollout_status(
     rollout, pop = _named(context, rollout, pop)
     if state and state not in FORWARD:
         raise InputError("parameter", "state", f"{state!r} is none of {', '.join(FORWARD)}")
+    some = bool(rollout or pop or state or host or orphaned)
+    if fleet and some:
+        text = "shows all PoPs: give no rollout, pop, state, host or orphaned beside it"
+        raise InputError("parameter", "fleet", text)
     if pop:
         context.known_inventory.pop(pop)
     stopped = stopped_by(context)
@@ -292,12 +361,12 @@ def rollout_status(
     shown = chosen[-1] if (rollout or pop) and chosen else None
     filtered = bool(state or host or orphaned)
     seen = Seen(context, chosen[:], damaged, unknown, stopped, filtered, more)
+    stands = {} if some else what_stands(context, heads)
     if rollout or pop:
         text = InFull(seen, left, waits).text(pop, with_ended)
     else:
-        text = overview_text(
-            Overview(seen, left.keys()), with_ended or state in ENDED, lines, columns
-        )
+        overview = Overview(seen, left.keys())
+        text = overview_text(overview, with_ended or state in ENDED, lines, columns, stands, fleet)
     chosen.sort(key=lambda head: head.id not in left)
     told = [unreadable_text(each) for each in damaged]
     ownerless = f", {len(left)} without an owner" if left else ""
@@ -305,6 +374,18 @@ def rollout_status(
     return {
         "rollouts": [
             _short(head, left.get(head.id, ""), waits.get(head.id, "")) for head in chosen
+        ],
+        "standing": [
+            {
+                "pop": name,
+                "rollout": id,
+                "tuning": each.tuning,
+                "since": each.at,
+                "metric": each.metric,
+                "ratio": each.ratio,
+            }
+            for name, own in stands.items()
+            for id, each in own.items()
         ],
         "ids": [head.id for head in (_in_turn(context, chosen) if state else chosen)],
         "color": color_of(shown.state, _verdict(shown)) if shown else "",

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from types import MappingProxyType
 
 from edgetune import __version__
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, ID, PROMOTED, Head, archive_key, head_key, runs
-from edgetune.base.documents.past import Past, Tried, past_key, read_past
+from edgetune.base.documents.past import Past, Standing, Tried, past_key, read_past
 from edgetune.base.documents.words import Decision, State
 from edgetune.base.durations import DAY
 from edgetune.base.errors import EdgetuneError, FencedError, RefusedError
@@ -54,9 +53,9 @@ def _read_again(context: Context, pop: str) -> Past | None:
     every: list[Head | Unreadable] = [*heads, *unreadable]
     if not every:
         return None
-    stands = bool(unreadable) or any(head.state == "complete" for head in heads)
+    standing = {**_standing(heads), **{each.id: Standing() for each in unreadable}}
     epoch, last = max(1, *(each.epoch for each in every)), max(each.id for each in every)
-    return Past(epoch, last, stands, _tried(heads))
+    return Past(epoch, last, standing, _tried(heads))
 
 
 def tried_before(context: Context, pop: str, tuning: str) -> Tried | None:
@@ -102,17 +101,34 @@ def has_past(context: Context) -> bool:
     return bool(context.store.list(past_key("")))
 
 
-def pops_standing(context: Context) -> set[str]:
-    """The PoPs on which a tuning may stand by a rollout of the archive."""
+def what_stands(context: Context, living: Iterable[Head]) -> dict[str, dict[str, Standing]]:
+    """By PoP, and by the rollout that is complete; ``living`` are the heads outside the archive,
+    which were read before."""
     prefix = past_key("")
-    found = set()
+    found: dict[str, dict[str, Standing]] = {}
     for key, text in context.store.list(prefix).items():
         pop = key[len(prefix) :]
-        # What cannot be read may say so.
-        stands = True
-        with suppress(RefusedError):
-            stands = read_past(pop, text).stands
-        found.update([pop] if stands else [])
+        try:
+            past: Past | None = read_past(pop, text)
+        except RefusedError:
+            past = _read_again(context, pop)
+        found[pop] = {**past.standing} if past else {}
+    for head in living:
+        found[head.pop] = _standing([head], found.get(head.pop, {}))
+    return {pop: own for pop, own in sorted(found.items()) if own}
+
+
+def _standing(
+    heads: Iterable[Head], before: Mapping[str, Standing] = MappingProxyType({})
+) -> dict[str, Standing]:
+    found = {**before}
+    for head in heads:
+        found.pop(head.id, None)
+        if head.state == "complete":
+            seen = head.verdict
+            since = runs(head.history)[-1][0].at if head.history else head.created
+            ratio = (seen.metric, seen.ratio) if seen and seen.ratio is not None else ("", None)
+            found[head.id] = Standing(head.tuning, since, *ratio)
     return found
 
 
@@ -204,20 +220,15 @@ def _move(context: Context, pop: str, ended: Sequence[Head], claim: Claim, ttl: 
         _write(context, pop, claim, ttl, archive_key(head.id), text)
         context.claims.renew(pop, claim, ttl)
         context.store.delete(head_key(head.id))
-    if past.stands and any(_fell(head) for head in ended):
-        now = _read_again(context, pop)
-        if now and not now.stands:
-            fallen = replace(past, stands=False).document()
-            _write(context, pop, claim, ttl, past_key(pop), fallen)
     return len(ended)
 
 
 def _with(before: Past | None, ended: Sequence[Head]) -> Past:
-    known = before or Past(1, ended[0].id, False)
+    known = before or Past(1, ended[0].id, {})
     return Past(
         max(known.epoch, *(head.epoch for head in ended)),
         max(known.last, *(head.id for head in ended)),
-        known.stands or any(head.state == "complete" for head in ended),
+        _standing(ended, known.standing),
         _tried(ended, known.tried),
     )
 
