@@ -11,12 +11,15 @@ the next PoP is that of Higgins, Thompson and Spiegelhalter (J R Stat Soc A 172:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.campaign import PopEffect, RingEffect
+from edgetune.base.documents.effect import Expected, KeptEffect, Part
+from edgetune.base.documents.plan import Groups, both_groups
 from edgetune.judge.comparison import Comparison
 
 LEVEL = 0.95
@@ -91,6 +94,47 @@ def estimate_of(compared: Comparison) -> Estimate | None:
     if spread <= _NOTHING or free < 2:
         return None
     return Estimate(compared.ratio(metric), spread * math.sqrt(free / (free - 1)))
+
+
+def parts_of(compared: Comparison) -> tuple[Part, dict[str, Part]]:
+    """The estimate over all hosts that were compared, and that of each hardware."""
+    by_hardware: dict[str, dict[str, Groups]] = {}
+    for stratum, groups in compared.strata.items():
+        by_hardware.setdefault(stratum.partition(", ")[0], {})[stratum] = groups
+    found = {
+        name: _part(Comparison(compared.plan, own, compared.baseline, compared.blocks))
+        for name, own in by_hardware.items()
+    }
+    return _part(compared), found
+
+
+def _part(compared: Comparison) -> Part:
+    groups, known = both_groups(compared.strata), estimate_of(compared)
+    return Part(len(groups.test), len(groups.control), *(asdict(known).values() if known else ()))
+
+
+def expected(kept: Iterable[KeptEffect], hardware: str = "") -> Expected | None:
+    """What effects on one metric, one for each PoP, tell together, of one ``hardware`` or all; None
+    where none is known."""
+    every = [*kept]
+    parts = {own.pop: own.hardware.get(hardware) if hardware else own.whole for own in every}
+    known = {
+        pop: Estimate(part.log, part.error)
+        for pop, part in parts.items()
+        if part and part.log is not None and part.error is not None
+    }
+    if not known:
+        return None
+    metric = every[0].metric
+    if len(known) == 1:
+        ((pop, only),) = known.items()
+        ratio = math.exp(only.log)
+        return Expected(metric, hardware, ratio, None, None, {pop: ratio})
+    made = random_effects([*known.values()])
+    following = None if made.next_half is None else _around(made.mean, made.next_half)
+    likely = {pop: math.exp(shrunken(one, made)) for pop, one in known.items()}
+    mean, interval = math.exp(made.mean), _around(made.mean, made.half)
+    return Expected(metric, hardware, mean, interval, following, likely)
 
 
 def random_effects(estimates: list[Estimate]) -> RandomEffects:

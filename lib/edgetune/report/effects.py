@@ -6,8 +6,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from edgetune.base.documents.effect import Expected
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import READINGS, Metric
+from edgetune.base.names import several
 from edgetune.judge.verdict import TIMES, UNALIKE, measured_text, percent
 from edgetune.report.axes import number
 
@@ -68,6 +70,15 @@ def caveat(row: Effect) -> str:
     """Why there is no effect to tell, or what of it was hardly measured; else nothing."""
     told = measured_text(row.measured)
     return f"not compared: {told or UNALIKE}" if row.known_ratio is None else told
+
+
+def expected_text(own: Expected) -> str:
+    """What a tuning did over PoPs, and what is to be expected of one PoP more."""
+    beyond = f" ({bounds(own.interval)})" if own.interval else ""
+    told = f"{own.metric} {share(own.ratio)}{beyond} on {several(len(own.likely), 'PoP')}"
+    named = "hardware without a name" if own.hardware == "any" else own.hardware
+    told += f" with {named}" if named else ""
+    return f"{told}; on the next one {bounds(own.next_pop)}" if own.next_pop else told
 
 
 def effect_text(row: Effect) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from edgetune.base.documents.batch import Wait
 from edgetune.base.documents.diagnosis import findings_text
+from edgetune.base.documents.effect import Expected
 from edgetune.base.documents.head import Head, Quarantine
 from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.options import Options
@@ -19,7 +20,7 @@ from edgetune.base.sanitize import one_line, shortened
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.outliers import outlier_text
 from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN, event_text, events_of
-from edgetune.report.effects import effect_text, level
+from edgetune.report.effects import effect_text, expected_text, level
 from edgetune.report.findings import folded
 from edgetune.report.headline import WAITING_FOR_A_PERSON, next_steps
 from edgetune.report.results import headroom_text
@@ -28,14 +29,15 @@ from edgetune.rollout.status.commands import releases, ways_out
 
 def shown_plan_text(shown: ShownPlan) -> str:
     """A plan, and what its preflight found that does not refuse it."""
-    told = plan_text(shown.plan, shown.inventory, shown.drain)
+    told = plan_text(shown.plan, shown.inventory, shown.drain, shown.expected)
     notes = findings_text(shown.notes) or ["health, load balancer, stores and clocks are well"]
     return "\n".join([told, "  preflight", *(f"    {line}" for line in notes)])
 
 
-def plan_text(plan: Plan, inventory: str = "", drain: str = "") -> str:
-    """A plan, as it is shown before anything is touched; ``inventory`` says how old that is, and
-    ``drain`` how hosts are taken out of traffic."""
+def plan_text(
+    plan: Plan, inventory: str = "", drain: str = "", expected: Expected | None = None
+) -> str:
+    """A plan, as it is shown before anything is touched (see ``ShownPlan``)."""
     tuning, options = plan.tuning, plan.options
     ways = str(plan.assignments) if plan.assignments < MOST_WAYS else "10^18 or more"
     intent = f"improve {plan.intent.metric}"
@@ -55,6 +57,7 @@ def plan_text(plan: Plan, inventory: str = "", drain: str = "") -> str:
         f"smallest possible p = {1 / plan.assignments:.4f}",
     ]
     lines[3:3] = [*kept_to, *_restarts(plan), *_falls_back(plan)]
+    lines[2:2] = _row("expected", expected_text(expected)) if expected else []
     lines[1:1] = _row("inventory", inventory) if inventory else []
     lines += _row("drain", drain) if drain and plan.disruption != "live" else []
     lines += [f"  identity    {line}" for line in _machines(plan)]

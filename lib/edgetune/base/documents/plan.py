@@ -13,6 +13,7 @@ from edgetune import PACK, PLAN_SCHEMA
 from edgetune.agent.vocabulary.kinds import KINDS
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.diagnosis import Finding
+from edgetune.base.documents.effect import Expected
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.reading import decoded, digest_of, encoded, read_document, renamed
@@ -238,12 +239,14 @@ class Plan:
 @dataclass(frozen=True)
 class ShownPlan:
     """A plan as it is shown before anything is touched: ``inventory`` says how old that is,
-    ``drain`` how hosts are taken out of traffic, and ``notes`` what was found beside."""
+    ``drain`` how hosts are taken out of traffic, ``notes`` what was found beside, and ``expected``
+    what its tuning did elsewhere."""
 
     plan: Plan
     inventory: str
     drain: str
     notes: Sequence[Finding]
+    expected: Expected | None = None
 
 
 def read_plan(text: str | None, digest: str) -> Plan:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from edgetune.base import clock
 from edgetune.base.documents.baseline import Baseline, Block, Prospect
+from edgetune.base.documents.effect import KeptEffect
 from edgetune.base.documents.look import Look, Moment
 from edgetune.base.documents.plan import Groups, Plan
 from edgetune.base.documents.words import Decision, Verdict
@@ -247,8 +248,7 @@ class Soak:
         blocks = [look.block for look in self.looks if look.block]
         if not blocks:
             raise RefusedError(f"rollout {self._opened.head.id} was never compared")
-        baseline = kept_baseline(self._opened)
-        return PopRecord(self._plan, _compared(self._opened), baseline, blocks)
+        return PopRecord(self._plan, self._strata, self._baseline, blocks)
 
     def _take(self, end: float, asks_hosts: bool = False) -> Look:
         """The look at a time, judged and not written down. With ``asks_hosts`` it tells why access
@@ -272,8 +272,48 @@ class Soak:
         look = self.looks[-1] = replace(taken, number=head.looks)
         head.verdict = look.conclusion
         self._opened.save_look(look)
+        if look.block and look.moment and self._ends(look, look.moment):
+            self._keep_effect(look)
         head.looks += 1
         self._opened.save()
+
+    def _ends(self, look: Look, moment: Moment) -> bool:
+        return look.decision is not Decision.WAIT or moment.number >= moment.of
+
+    def _keep_effect(self, look: Look) -> None:
+        """For those who plan the same tuning elsewhere."""
+        from edgetune.judge.comparison import Comparison
+        from edgetune.judge.effects import parts_of
+
+        plan, head = self._plan, self._opened.head
+        blocks = [each.block for each in self.looks if each.block]
+        whole, hardware = parts_of(Comparison(plan, self._strata, self._baseline, blocks))
+        kept = KeptEffect(
+            head.id,
+            head.pop,
+            head.tuning,
+            plan.tuning.digest,
+            plan.intent.metric,
+            look.at or 0.0,
+            look.verdict,
+            whole,
+            hardware,
+            head.usual_load,
+        )
+        self._opened.context.store.put(kept.key, kept.document())
+
+    @cached_property
+    def _baseline(self) -> Baseline:
+        return kept_baseline(self._opened)
+
+    @cached_property
+    def _strata(self) -> dict[str, Groups]:
+        """Those that are compared: without hosts that were skipped, which were not changed, or not
+        rebooted."""
+        # Who is skipped when all is promoted was compared all the same.
+        planned = range(len(self._plan.batches))
+        skipped = {name for number in planned for name in self._opened.batch(number).at("skipped")}
+        return {name: groups.without(skipped) for name, groups in self._plan.strata.items()}
 
     @property
     def _last(self) -> list[Look]:
@@ -305,7 +345,7 @@ class Soak:
     def _judge(self, moment: Moment, end: float, asks_hosts: bool) -> Look:
         from edgetune.judge.look import take_look
 
-        baseline = kept_baseline(self._opened)
+        baseline = self._baseline
         judged = [look for look in self.looks if look.block]
         blocks = [look.block for look in judged if look.block]
         begin = max([self._start, *(block.end for block in blocks)])
@@ -316,9 +356,8 @@ class Soak:
             facts = with_reasons(self._opened.context, self._opened.pop, block.facts)
             block = replace(block, facts=facts)
         earlier = judged[-1] if judged else None
-        strata = _compared(self._opened)
         blocks.append(block)
-        look = take_look(plan, strata, baseline, blocks, moment, earlier, newest)
+        look = take_look(plan, self._strata, baseline, blocks, moment, earlier, newest)
         return replace(look, block=block)
 
     def _interval(self, end: float) -> int:
@@ -364,11 +403,3 @@ def waits_text(ring: str) -> str:
     """What a rollout waits for whose soak is over and whose ring has no verdict yet."""
     campaign, _, name = ring.partition("/")
     return f"the soak has ended, and the verdict of ring {name} of {campaign} is awaited"
-
-
-def _compared(opened: Record) -> dict[str, Groups]:
-    """The strata without hosts that were skipped: they were not changed, or not rebooted."""
-    # Who is skipped when all is promoted was compared all the same.
-    planned = range(len(opened.plan.batches))
-    skipped = {name for number in planned for name in opened.batch(number).at("skipped")}
-    return {name: groups.without(skipped) for name, groups in opened.plan.strata.items()}

@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from edgetune import __version__
 from edgetune.base import clock
+from edgetune.base.documents.effect import effect_key, read_effect
 from edgetune.base.documents.head import ENDED, ID, PROMOTED, Head, archive_key, head_key, runs
 from edgetune.base.documents.past import Past, Standing, Tried, past_key, read_past
 from edgetune.base.documents.words import Decision, State
@@ -216,11 +217,21 @@ def _move(context: Context, pop: str, ended: Sequence[Head], claim: Claim, ttl: 
     past = _with(before, ended)
     _write(context, pop, claim, ttl, past_key(pop), past.document() if past != before else None)
     for head in ended:
+        _write(context, pop, claim, ttl, *_effect(context, head))
         text = context.store.get(head_key(head.id))
         _write(context, pop, claim, ttl, archive_key(head.id), text)
         context.claims.renew(pop, claim, ttl)
         context.store.delete(head_key(head.id))
     return len(ended)
+
+
+def _effect(context: Context, head: Head) -> tuple[str, str | None]:
+    """The effect that is kept of a rollout, with how that ended; None where none is."""
+    key = effect_key(head.tuning, head.id)
+    text = context.store.get(key) if head.looks else None
+    with suppress(RefusedError):
+        return key, text and read_effect(key, text).after(head.state, head.cause).document()
+    return key, None
 
 
 def _with(before: Past | None, ended: Sequence[Head]) -> Past:

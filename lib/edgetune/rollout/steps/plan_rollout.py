@@ -22,6 +22,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import freezes_ahead
 from edgetune.rollout.planning.make_plan import plan_and_notes
 from edgetune.rollout.record.archive import tried_before
+from edgetune.rollout.record.effects import expected_of
 from edgetune.rollout.record.kept_inventory import keep_entry
 from edgetune.rollout.record.rollout import load_plan, save_plan
 from edgetune.rollout.status.claimed import held_first
@@ -86,6 +87,7 @@ def plan_rollout(
             _inventory(context),
             _drain(context, made.pop),
             [*notes, *_tried(context, made), *_freezes(context, made)],
+            expected_of(context, made),
         ),
     }
 
