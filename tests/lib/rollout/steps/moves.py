@@ -22,7 +22,7 @@ from edgetune.net.metrics.samples import Limit
 from edgetune.net.traffic import Server
 from edgetune.report.steps.report_rollout import _waits
 from edgetune.report.text import plan_text
-from edgetune.rollout.evidence import soak
+from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates.approval import Approval, load_approval
 from edgetune.rollout.gates.pause import Pause, pause_for, pauses_of, standing_pauses
 from edgetune.rollout.hosts.bios import BiosJournal, load_journal
@@ -601,7 +601,7 @@ class Traffic(Scenario):
     @property
     def soaked(self) -> Any:
         """The groups that are compared."""
-        return soak._compared(read_rollout(self.world.context, self.world.rollout))["lab"]
+        return Soak(as_owner(self.world.context, self.world.rollout))._strata["lab"]
 
     def slow(self, health_ms: dict[str, float]) -> None:
         """The baseline was 1 ms everywhere; this is how long health checks take now."""
