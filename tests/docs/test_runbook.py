@@ -121,7 +121,7 @@ def shown_in_line(page: str) -> Iterator[str]:
     """Code in first columns, and code of several words that calls no program."""
     for line in FENCE.sub("", page).replace("\\|", "").splitlines():
         assert line.count("`") % 2 == 0, f"code goes on in the next line: {line}"
-        first, rest = line[1:].split("|")[:2] if line.startswith("|") else ("", line)
+        first, _, rest = line[1:].partition("|") if line.startswith("|") else ("", "", line)
         texts = CODE.findall(first) + [text for text in CODE.findall(rest) if " " in text]
         yield from (text for text in texts if text not in OF_OTHERS and not TYPED.match(text))
 
