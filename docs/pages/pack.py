@@ -3,12 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from docs.pages.markdown import Document, code, codes, documents, page, paragraph, table, yes
 from docs.pages.metadata import DURATION
 from edgetune.base.files import load_yaml
+
+_INNER = "(inner) "
+"""What the description of an action begins with that workflows and rules alone call."""
+
+_COLUMNS = "parameter, value, meaning"
+
+Rows = Mapping[str, tuple[str, ...]]
+"""Of a table of parameters, by name."""
 
 
 def configuration_page(root: Path) -> str:
@@ -19,15 +28,26 @@ def configuration_page(root: Path) -> str:
 
 def actions_page(root: Path) -> str:
     known = documents(root, "actions")
-    flows = [item for item in known if item["runner_type"] == "orquesta"]
-    actions = [item for item in known if item["runner_type"] != "orquesta"]
-    told = [(code(item["name"]), item["description"]) for item in flows]
-    timed = [(code(item["name"]), item["description"], _timeout_of(item)) for item in actions]
+    people = [item for item in known if not item["description"].startswith(_INNER)]
+    flows = [item for item in people if item["runner_type"] == "orquesta"]
+    actions = [item for item in people if item["runner_type"] != "orquesta"]
+    inner = [item for item in known if item["description"].startswith(_INNER)]
+    shared = _shared(people)
     return page(
         "actions",
-        workflows=_with_parameters(table("workflow, what it does", told), flows),
-        actions=_with_parameters(table("action, what it does, timeout", timed), actions),
+        workflows=_with_parameters(_listed("workflow", flows), flows, shared),
+        actions=_with_parameters(_listed("action", actions), actions, shared),
+        shared=table(_COLUMNS, shared.values()),
+        inner=_listed("action or workflow", inner),
     )
+
+
+def _listed(heading: str, actions: Iterable[Document]) -> str:
+    rows = [
+        (code(item["name"]), item["description"].removeprefix(_INNER), _timeout_of(item))
+        for item in actions
+    ]
+    return table(f"{heading}, what it does, timeout", rows)
 
 
 def rules_page(root: Path) -> str:
@@ -54,18 +74,28 @@ def chat_page(root: Path) -> str:
 
 def _parameter_table(heading: str, parameters: Document) -> str:
     """What each parameter or option is; those of the runner, without description, are left out."""
-    rows = [
-        (
+    return table(f"{heading}, value, meaning", _rows_of(parameters).values())
+
+
+def _rows_of(parameters: Document) -> Rows:
+    """A row for each, by name."""
+    return {
+        name: (
             code(name),
-            type_of(item),
-            yes(item.get("required")),
-            code(item["default"]) if "default" in item else "",
+            _value_of(item),
             item["description"],
         )
         for name, item in parameters.items()
         if "description" in item
-    ]
-    return table(f"{heading}, type, required, default, meaning", rows)
+    }
+
+
+def _value_of(parameter: Document) -> str:
+    """Its type, and its default in brackets."""
+    kind = type_of(parameter)
+    if parameter.get("required"):
+        return f"{kind}, required"
+    return f"{kind} ({code(parameter['default'])})" if "default" in parameter else kind
 
 
 def type_of(parameter: Document) -> str:
@@ -86,18 +116,36 @@ def type_of(parameter: Document) -> str:
     return kind
 
 
-def _with_parameters(summary: str, actions: Iterable[Document]) -> str:
-    """The summary, and one table for all actions with the same parameters."""
-    names_by_table: dict[str, list[str]] = {}
+def _with_parameters(summary: str, actions: Iterable[Document], shared: Rows) -> str:
+    """The summary, and one table for all actions with the same parameters beside shared ones."""
+    names_by_text: dict[tuple[str, str], list[str]] = {}
     for action in actions:
-        if any("description" in item for item in action["parameters"].values()):
-            text = _parameter_table("parameter", action["parameters"])
-            names_by_table.setdefault(text, []).append(action["name"])
-    parts = [
-        f"{paragraph(f'Parameters of {codes(names)}:')}\n\n{text}"
-        for text, names in names_by_table.items()
-    ]
-    return "\n\n".join([summary, *parts])
+        own = _rows_of(action["parameters"])
+        common = codes(each for each, row in own.items() if shared.get(each) == row)
+        others = [row for each, row in own.items() if shared.get(each) != row]
+        if own:
+            text = (common, table(_COLUMNS, others) if others else "")
+            names_by_text.setdefault(text, []).append(action["name"])
+    parts = [summary]
+    for (common, rest), names in names_by_text.items():
+        if rest:
+            beside = f", beside {common}" if common else ""
+            parts += [paragraph(f"Parameters of {codes(names)}{beside}:"), rest]
+        else:
+            parts.append(paragraph(f"{codes(names)}: {common}."))
+    return "\n\n".join(parts)
+
+
+def _shared(actions: Iterable[Document]) -> Rows:
+    """Of each parameter that several have in one way, the way that most have."""
+    times = Counter(
+        (name, row) for action in actions for name, row in _rows_of(action["parameters"]).items()
+    )
+    found: dict[str, tuple[str, ...]] = {}
+    for (name, row), number in times.most_common():
+        if number > 1:
+            found.setdefault(name, row)
+    return found
 
 
 def _timeout_of(action: Document) -> str:
