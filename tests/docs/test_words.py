@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages are no longer than people read, and their sentences are easy."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs.test_docs import FENCE, NAMES
+from tests.support import ROOT
+
+MOST = 1_450
+"""Words of a page, as ``wc -w`` counts them, unless it has a limit of its own."""
+LIMITS = {
+    "CHANGES.md": 9_500,
+    "CONTRIBUTING.md": 1_900,
+    "README.md": 1_700,
+    "docs/concepts.md": 4_800,
+    "docs/design.md": 6_900,
+    "docs/how-to/add-a-driver.md": 2_000,
+    "docs/how-to/add-a-kind.md": 1_550,
+    "docs/how-to/add-a-metric.md": 1_700,
+    "docs/how-to/bgp-drains.md": 1_800,
+    "docs/how-to/freebsd.md": 1_800,
+    "docs/how-to/lab.md": 1_850,
+    "docs/judge.md": 8_700,
+    "docs/performance.md": 3_000,
+    "docs/reference/actions.md": 11_000,
+    "docs/reference/configuration.md": 1_800,
+    "docs/reference/exported-metrics.md": 1_750,
+    "docs/reference/kinds.md": 2_250,
+    "docs/reference/metrics.md": 2_750,
+    "docs/reference/tunings.md": 4_900,
+    "docs/runbook.md": 11_400,
+    "docs/security.md": 3_400,
+    "docs/waits.md": 2_000,
+}
+TOTAL = 134_000
+"""Words of all pages."""
+DECISION = 480
+"""Words of a decision: its result and its reason."""
+EASY = 65.0
+"""Least ease of reading by Flesch's formula, in which 60 to 70 is plain English."""
+SCORED = 100
+"""Words of prose from which on a score says something."""
+NOT_PROSE = re.compile(r"^(?: *\||#|\[\w+\]:|<!--).*$|\]\([^)]*\)", re.MULTILINE)
+"""Tables, headings and the targets of links."""
+SENTENCE = re.compile(r"[.!?:](?:\*\*)?(?=\s|$)|\n\s*\n|\n\s*(?:\*|\d+\.) ")
+SILENT = re.compile(r"(?<=[^aeiouyl])e$|(?<=[^td])ed$|(?<=[^aeiouysxz])es$")
+PLAIN = "The host is drained. Then it boots. The balancer sends it no requests until it is well. "
+HEAVY = "Administrative configuration considerations necessitate organisational validation. "
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_page_is_no_longer_than_its_limit(name: str) -> None:
+    assert len((ROOT / name).read_text().split()) <= limit_of(name)
+
+
+def test_all_pages_are_no_longer_than_their_limit() -> None:
+    assert sum(len((ROOT / name).read_text().split()) for name in NAMES) <= TOTAL
+
+
+def test_each_limit_is_of_a_page_that_needs_it() -> None:
+    needless = [name for name, most in LIMITS.items() if name not in NAMES or most <= MOST]
+    assert needless == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_prose_of_a_page_is_easy_to_read(name: str) -> None:
+    text = prose_of((ROOT / name).read_text())
+    assert len(text.split()) < SCORED or ease_of(text) >= EASY
+
+
+def test_the_score_tells_plain_words_from_heavy_ones() -> None:
+    assert ease_of(PLAIN * 9) > 85 > EASY > 0 > ease_of(HEAVY * 9)
+    long = PLAIN.replace(". ", " and ") * 9
+    assert ease_of(long) < EASY < ease_of(PLAIN * 9)
+
+
+def test_tables_code_and_addresses_are_no_prose() -> None:
+    code = "```\nConfiguration considerations.\n```\n"
+    text = f"# Heading\n\n{code}\n| a | table |\n\nRead [it](https://example.org/x) of `a b c`.\n"
+    assert prose_of(text).split() == ["Read", "[it", "of", "code."]
+
+
+def limit_of(name: str) -> int:
+    most = DECISION if re.match(r"docs/decisions/\d", name) else MOST
+    return LIMITS.get(name, most)
+
+
+def prose_of(text: str) -> str:
+    """The sentences of a page, with one word for each piece of code."""
+    return re.sub(r"`[^`]*`", "code", NOT_PROSE.sub("", FENCE.sub("", text)))
+
+
+def ease_of(text: str) -> float:
+    """Flesch's ease of reading; each group of vowels is a syllable, but for silent endings."""
+    words = re.findall(r"[A-Za-z][A-Za-z']*", text)
+    sentences = [part for part in SENTENCE.split(text) if re.search(r"[A-Za-z]{2}", part)]
+    groups = (re.findall(r"[aeiouy]+", SILENT.sub("", word.lower())) for word in words)
+    syllables = sum(max(1, len(found)) for found in groups)
+    return 206.835 - 1.015 * len(words) / len(sentences) - 84.6 * syllables / len(words)
