@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from docs.pages.markdown import Document, code, codes, documents, page, paragraph, table, yes
 from docs.pages.metadata import DURATION
 from edgetune.base.files import load_yaml
+
+_MANY = 3
+"""Actions with one parameter, from which on it is told once for all of them."""
 
 
 def configuration_page(root: Path) -> str:
@@ -54,18 +58,28 @@ def chat_page(root: Path) -> str:
 
 def _parameter_table(heading: str, parameters: Document) -> str:
     """What each parameter or option is; those of the runner, without description, are left out."""
-    rows = [
-        (
+    return table(f"{heading}, value, meaning", _rows_of(parameters).values())
+
+
+def _rows_of(parameters: Document) -> dict[str, tuple[str, ...]]:
+    """A row for each, by name."""
+    return {
+        name: (
             code(name),
-            type_of(item),
-            yes(item.get("required")),
-            code(item["default"]) if "default" in item else "",
+            _value_of(item),
             item["description"],
         )
         for name, item in parameters.items()
         if "description" in item
-    ]
-    return table(f"{heading}, type, required, default, meaning", rows)
+    }
+
+
+def _value_of(parameter: Document) -> str:
+    """Its type, and its default in brackets."""
+    kind = type_of(parameter)
+    if parameter.get("required"):
+        return f"{kind}, required"
+    return f"{kind} ({code(parameter['default'])})" if "default" in parameter else kind
 
 
 def type_of(parameter: Document) -> str:
@@ -87,17 +101,36 @@ def type_of(parameter: Document) -> str:
 
 
 def _with_parameters(summary: str, actions: Iterable[Document]) -> str:
-    """The summary, and one table for all actions with the same parameters."""
-    names_by_table: dict[str, list[str]] = {}
-    for action in actions:
-        if any("description" in item for item in action["parameters"].values()):
-            text = _parameter_table("parameter", action["parameters"])
-            names_by_table.setdefault(text, []).append(action["name"])
-    parts = [
-        f"{paragraph(f'Parameters of {codes(names)}:')}\n\n{text}"
-        for text, names in names_by_table.items()
-    ]
-    return "\n\n".join([summary, *parts])
+    """The summary, one table of the parameters that many actions have, and one for all actions with
+    the same ones beside these."""
+    rows = {action["name"]: _rows_of(action["parameters"]) for action in actions}
+    shared = _shared(rows.values())
+    heading = "parameter, value, meaning"
+    names_by_text: dict[tuple[str, str], list[str]] = {}
+    for name, own in rows.items():
+        common = codes(each for each, row in own.items() if shared.get(each) == row)
+        others = [row for each, row in own.items() if shared.get(each) != row]
+        if own:
+            text = (common, table(heading, others) if others else "")
+            names_by_text.setdefault(text, []).append(name)
+    parts = [summary, f"Parameters of several:\n\n{table(heading, shared.values())}"]
+    for (common, rest), names in names_by_text.items():
+        if rest:
+            beside = f", beside {common}" if common else ""
+            parts += [paragraph(f"Parameters of {codes(names)}{beside}:"), rest]
+        else:
+            parts.append(paragraph(f"{codes(names)}: {common}."))
+    return "\n\n".join(parts)
+
+
+def _shared(actions: Iterable[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Of each parameter that many have in one way, that way."""
+    times = Counter((name, row) for own in actions for name, row in own.items())
+    found: dict[str, tuple[str, ...]] = {}
+    for (name, row), number in times.most_common():
+        if number >= _MANY:
+            found.setdefault(name, row)
+    return found
 
 
 def _timeout_of(action: Document) -> str:

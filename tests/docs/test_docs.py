@@ -190,6 +190,36 @@ def test_everything_is_listed(written: Path) -> None:
             assert f"\n| `{number}` | " in text_of(written, "metrics")
 
 
+def test_each_action_names_its_parameters_and_what_many_have_is_told_once(written: Path) -> None:
+    found: dict[str, set[str]] = {}
+    for section in text_of(written, "actions").split("\n## ")[1:]:
+        shared = section.partition("\nParameters of several:\n\n")[2].partition("\n\n")[0]
+        rows = shared.splitlines()[2:]
+        assert rows and all(section.count(f"\n{row}\n") == 1 for row in rows)
+        found.update(parameters_told(section))
+    actions = [load_yaml(path) for path in (written / "actions").glob("*.yaml")]
+    given = {
+        action["name"]: {name for name, own in action["parameters"].items() if "description" in own}
+        for action in actions
+    }
+    assert found == {name: own for name, own in given.items() if own}
+
+
+def parameters_told(section: str) -> dict[str, set[str]]:
+    """Of each action, those that a table has under its name, and those that are named with it."""
+    parts = section.split("\n\n")
+    found = {}
+    for part, after in zip(parts, [*parts[1:], ""]):
+        if not re.match(r"Parameters of `|`", part):
+            continue
+        has_table = part.startswith("P")
+        names, _, others = part.partition(", beside" if has_table else ":")
+        own = re.findall(r"^\| `(\w+)`", after, re.MULTILINE) if has_table else []
+        for name in re.findall(r"`(\w+)`", names):
+            found[name] = {*re.findall(r"`(\w+)`", others), *own}
+    return found
+
+
 def test_every_table_is_whole(written: Path) -> None:
     for path in (written / "docs/reference").iterdir():
         tables = re.findall(r"(?:^\|.*\n)+", path.read_text(), re.MULTILINE)
