@@ -11,6 +11,7 @@ from docs.pages.markdown import Document, code, codes, documents, page, paragrap
 from docs.pages.metadata import DURATION
 from edgetune.base.files import load_yaml
 
+INNER = "(inner) "
 _MANY = 3
 """Actions with one parameter, from which on it is told once for all of them."""
 
@@ -102,8 +103,9 @@ def type_of(parameter: Document) -> str:
 
 def _with_parameters(summary: str, actions: Iterable[Document]) -> str:
     """The summary, one table of the parameters that many actions have, and one for all actions with
-    the same ones beside these."""
-    rows = {action["name"]: _rows_of(action["parameters"]) for action in actions}
+    the same ones beside these. Inner actions are called by the pack alone, and have none."""
+    called = [action for action in actions if not action["description"].startswith(INNER)]
+    rows = {action["name"]: _rows_of(action["parameters"]) for action in called}
     shared = _shared(rows.values())
     heading = "parameter, value, meaning"
     names_by_text: dict[tuple[str, str], list[str]] = {}

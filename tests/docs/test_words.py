@@ -26,7 +26,7 @@ LIMITS = {
     "docs/how-to/lab.md": 1_850,
     "docs/judge.md": 8_700,
     "docs/performance.md": 3_000,
-    "docs/reference/actions.md": 11_000,
+    "docs/reference/actions.md": 6_900,
     "docs/reference/configuration.md": 1_800,
     "docs/reference/exported-metrics.md": 1_750,
     "docs/reference/kinds.md": 2_250,
@@ -40,6 +40,8 @@ TOTAL = 134_000
 """Words of all pages."""
 DECISION = 480
 """Words of a decision: its result and its reason."""
+WRITTEN = [name for name in NAMES if not name.startswith("docs/reference/")]
+"""Pages of prose; those that are generated are tables and lists of names."""
 EASY = 65.0
 """Least ease of reading by Flesch's formula, in which 60 to 70 is plain English."""
 SCORED = 100
@@ -66,7 +68,7 @@ def test_each_limit_is_of_a_page_that_needs_it() -> None:
     assert needless == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_the_prose_of_a_page_is_easy_to_read(name: str) -> None:
     text = prose_of((ROOT / name).read_text())
     assert len(text.split()) < SCORED or ease_of(text) >= EASY
