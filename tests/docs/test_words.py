@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,10 @@ NOT_PROSE = re.compile(r"^(?: *\||#|\[\w+\]:|<!--).*$|\]\([^)]*\)", re.MULTILINE
 """Tables, headings and the targets of links."""
 SENTENCE = re.compile(r"[.!?:](?:\*\*)?(?=\s|$)|\n\s*\n|\n\s*(?:\*|\d+\.) ")
 SILENT = re.compile(r"(?<=[^aeiouyl])e$|(?<=[^td])ed$|(?<=[^aeiouysxz])es$")
+NAMELESS = re.compile(r"(?:(?<=[.:;] )|(?<=\* ))(?:Who|Whoever|What|Whatever)\b[^.?]*\.")
+"""A sentence whose subject has no name; a question may begin so."""
+MOST_NAMELESS = 60
+"""Such sentences in all pages: none is better."""
 PLAIN = "The host is drained. Then it boots. The balancer sends it no requests until it is well. "
 HEAVY = "Administrative configuration considerations necessitate organisational validation. "
 
@@ -74,6 +79,17 @@ def test_the_prose_of_a_page_is_easy_to_read(name: str) -> None:
     assert len(text.split()) < SCORED or ease_of(text) >= EASY
 
 
+def test_few_sentences_have_a_subject_without_a_name() -> None:
+    found = [f"{name}: {text}" for name in WRITTEN for text in nameless(name)]
+    assert len(found) <= MOST_NAMELESS, found
+
+
+def test_a_subject_without_a_name_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("It ends. What stands there\nis told. What is it? Nobody says what it is.\n")
+    assert nameless(page) == ["What stands there is told."]
+
+
 def test_the_score_tells_plain_words_from_heavy_ones() -> None:
     assert ease_of(PLAIN * 9) > 85 > EASY > 0 > ease_of(HEAVY * 9)
     long = PLAIN.replace(". ", " and ") * 9
@@ -89,6 +105,10 @@ def test_tables_code_and_addresses_are_no_prose() -> None:
 def limit_of(name: str) -> int:
     most = DECISION if re.match(r"docs/decisions/\d", name) else MOST
     return LIMITS.get(name, most)
+
+
+def nameless(page: str | Path) -> list[str]:
+    return NAMELESS.findall(" ".join(prose_of((ROOT / page).read_text()).split()))
 
 
 def prose_of(text: str) -> str:
