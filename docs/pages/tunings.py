@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.pages.markdown import code, codes, items, page, paragraph, table
+from docs.pages.markdown import code, items, page, table
 from edgetune.base.documents.plan import Guard
 from edgetune.intent.tuning import SettingTemplate, Tuning, load_tuning
 
@@ -16,17 +16,8 @@ def tunings_page(root: Path) -> str:
 
 
 def _summary(tunings: list[Tuning]) -> str:
-    rows = [
-        (
-            code(tuning.name),
-            _intent_of(tuning),
-            tuning.disruption,
-            codes(setting.id for setting in tuning.settings),
-            tuning.summary,
-        )
-        for tuning in tunings
-    ]
-    return table("tuning, intent, disruption, settings, what it does", rows)
+    rows = [(code(tuning.name), tuning.disruption, tuning.summary) for tuning in tunings]
+    return table("tuning, disruption, what it does", rows)
 
 
 def _part(tuning: Tuning) -> str:
@@ -41,12 +32,10 @@ def _part(tuning: Tuning) -> str:
             f"For: {_audience_of(tuning)}",
             f"Intent: {_intent_of(tuning)}",
             f"Guards, which may not get worse: {guards}",
-            f"Disruption: {tuning.disruption}",
         ]
     )
     settings = table("setting, value, asks for, why, source", rows)
-    heading = f"## {tuning.name} {tuning.version}"
-    return "\n\n".join([heading, paragraph(tuning.summary), facts, settings])
+    return "\n\n".join([f"## {tuning.name} {tuning.version}", facts, settings])
 
 
 def _intent_of(tuning: Tuning) -> str:
