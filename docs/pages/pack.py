@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from docs.pages.markdown import Document, code, codes, documents, page, paragraph, table, yes
 from docs.pages.metadata import DURATION
 from edgetune.base.files import load_yaml
 
-INNER = "(inner) "
-_MANY = 3
-"""Actions with one parameter, from which on it is told once for all of them."""
+_INNER = "(inner) "
+"""What the description of an action begins with that workflows and rules alone call."""
+
+_COLUMNS = "parameter, value, meaning"
+
+Rows = Mapping[str, tuple[str, ...]]
+"""Of a table of parameters, by name."""
 
 
 def configuration_page(root: Path) -> str:
@@ -24,15 +28,26 @@ def configuration_page(root: Path) -> str:
 
 def actions_page(root: Path) -> str:
     known = documents(root, "actions")
-    flows = [item for item in known if item["runner_type"] == "orquesta"]
-    actions = [item for item in known if item["runner_type"] != "orquesta"]
-    told = [(code(item["name"]), item["description"]) for item in flows]
-    timed = [(code(item["name"]), item["description"], _timeout_of(item)) for item in actions]
+    people = [item for item in known if not item["description"].startswith(_INNER)]
+    flows = [item for item in people if item["runner_type"] == "orquesta"]
+    actions = [item for item in people if item["runner_type"] != "orquesta"]
+    inner = [item for item in known if item["description"].startswith(_INNER)]
+    shared = _shared(people)
     return page(
         "actions",
-        workflows=_with_parameters(table("workflow, what it does", told), flows),
-        actions=_with_parameters(table("action, what it does, timeout", timed), actions),
+        workflows=_with_parameters(_listed("workflow", flows), flows, shared),
+        actions=_with_parameters(_listed("action", actions), actions, shared),
+        shared=table(_COLUMNS, shared.values()),
+        inner=_listed("action or workflow", inner),
     )
+
+
+def _listed(heading: str, actions: Iterable[Document]) -> str:
+    rows = [
+        (code(item["name"]), item["description"].removeprefix(_INNER), _timeout_of(item))
+        for item in actions
+    ]
+    return table(f"{heading}, what it does, timeout", rows)
 
 
 def rules_page(root: Path) -> str:
@@ -62,7 +77,7 @@ def _parameter_table(heading: str, parameters: Document) -> str:
     return table(f"{heading}, value, meaning", _rows_of(parameters).values())
 
 
-def _rows_of(parameters: Document) -> dict[str, tuple[str, ...]]:
+def _rows_of(parameters: Document) -> Rows:
     """A row for each, by name."""
     return {
         name: (
@@ -101,21 +116,17 @@ def type_of(parameter: Document) -> str:
     return kind
 
 
-def _with_parameters(summary: str, actions: Iterable[Document]) -> str:
-    """The summary, one table of the parameters that many actions have, and one for all actions with
-    the same ones beside these. Inner actions are called by the pack alone, and have none."""
-    called = [action for action in actions if not action["description"].startswith(INNER)]
-    rows = {action["name"]: _rows_of(action["parameters"]) for action in called}
-    shared = _shared(rows.values())
-    heading = "parameter, value, meaning"
+def _with_parameters(summary: str, actions: Iterable[Document], shared: Rows) -> str:
+    """The summary, and one table for all actions with the same parameters beside shared ones."""
     names_by_text: dict[tuple[str, str], list[str]] = {}
-    for name, own in rows.items():
+    for action in actions:
+        own = _rows_of(action["parameters"])
         common = codes(each for each, row in own.items() if shared.get(each) == row)
         others = [row for each, row in own.items() if shared.get(each) != row]
         if own:
-            text = (common, table(heading, others) if others else "")
-            names_by_text.setdefault(text, []).append(name)
-    parts = [summary, f"Parameters of several:\n\n{table(heading, shared.values())}"]
+            text = (common, table(_COLUMNS, others) if others else "")
+            names_by_text.setdefault(text, []).append(action["name"])
+    parts = [summary]
     for (common, rest), names in names_by_text.items():
         if rest:
             beside = f", beside {common}" if common else ""
@@ -125,12 +136,14 @@ def _with_parameters(summary: str, actions: Iterable[Document]) -> str:
     return "\n\n".join(parts)
 
 
-def _shared(actions: Iterable[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    """Of each parameter that many have in one way, that way."""
-    times = Counter((name, row) for own in actions for name, row in own.items())
+def _shared(actions: Iterable[Document]) -> Rows:
+    """Of each parameter that several have in one way, the way that most have."""
+    times = Counter(
+        (name, row) for action in actions for name, row in _rows_of(action["parameters"]).items()
+    )
     found: dict[str, tuple[str, ...]] = {}
     for (name, row), number in times.most_common():
-        if number >= _MANY:
+        if number > 1:
             found.setdefault(name, row)
     return found
 
