@@ -69,8 +69,6 @@ def test_roles_grant_each_action_that_there_is_once_unless_the_pack_calls_it() -
     assert len(granted) == len({*granted})
     assert {*granted} <= ACTIONS and ACTIONS - {*granted} - called_by_us() == set()
     assert set(yaml.safe_load(blocks("yaml")[1])["roles"]) <= set(roles())
-    for name in re.findall(r"`(tests/[\w/]+\.py)`", PAGE):
-        assert (ROOT / name).is_file(), name
 
 
 def test_the_list_of_actions_shows_a_person_those_that_are_hers() -> None:

@@ -30,14 +30,15 @@ _HELD = {
 
 
 def rows() -> dict[str, list[str]]:
-    """The rows of the page by what is in their first column."""
+    """The rows of the page by each name that is in their first column."""
     found: dict[str, list[str]] = {}
     for line in (ROOT / "docs/waits.md").read_text().splitlines():
         first, *cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if re.fullmatch("`.*`", first) and line.startswith("|"):
-            assert first.strip("`") not in found, first
+        if line.startswith("| `"):
             assert all(cells), line
-            found[first.strip("`")] = cells
+            for name in re.findall("`([^`]+)`", first):
+                assert name not in found, name
+                found[name] = cells
     return found
 
 
