@@ -48,7 +48,7 @@ SENTENCE = re.compile(r"[.!?:](?:\*\*)?(?=\s|$)|\n\s*\n|\n\s*(?:\*|\d+\.) ")
 SILENT = re.compile(r"(?<=[^aeiouyl])e$|(?<=[^td])ed$|(?<=[^aeiouysxz])es$")
 NAMELESS = re.compile(r"(?:(?<=[.:;] )|(?<=\* ))(?:Who|Whoever|What|Whatever)\b[^.?]*\.")
 """A sentence whose subject has no name; a question may begin so."""
-MOST_NAMELESS = 13
+MOST_NAMELESS = 4
 """Such sentences in all pages: none is better."""
 PLAIN = "The host is drained. Then it boots. The balancer sends it no requests until it is well. "
 HEAVY = "Administrative configuration considerations necessitate organisational validation. "
