@@ -18,8 +18,10 @@ LIMITS = {
     "CONTRIBUTING.md": 1_550,
     "README.md": 1_650,
     "docs/concepts.md": 2_600,
-    "docs/design.md": 5_600,
-    "docs/judge.md": 8_700,
+    "docs/design.md": 5_700,
+    "docs/how-to/inventory.md": 1_600,
+    "docs/how-to/lab.md": 1_600,
+    "docs/judge.md": 8_600,
     "docs/performance.md": 3_000,
     "docs/reference/actions.md": 5_900,
     "docs/reference/configuration.md": 1_650,
@@ -28,16 +30,16 @@ LIMITS = {
     "docs/reference/kinds.md": 2_250,
     "docs/reference/metrics.md": 2_650,
     "docs/reference/tunings.md": 4_400,
-    "docs/runbook.md": 7_600,
+    "docs/runbook.md": 7_700,
     "docs/security.md": 3_000,
     "docs/waits.md": 1_550,
 }
-TOTAL = 105_000
+TOTAL = 106_500
 """Words of all pages."""
 DECISION = 480
 """Words of a decision: its result and its reason."""
-WRITTEN = [name for name in NAMES if not name.startswith("docs/reference/")]
-"""Pages of prose; those that are generated are tables and lists of names."""
+WRITTEN = [name for name in NAMES if not re.search("docs/reference/|index.md$", name)]
+"""Pages of prose; the others are tables and lists of names."""
 EASY = 65.0
 """Least ease of reading by Flesch's formula, in which 60 to 70 is plain English."""
 SCORED = 100
