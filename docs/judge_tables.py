@@ -45,8 +45,7 @@ MOVED = ("moved load, ^0", "moved load, ^2", "moved load, ^4", "moved load, more
 FLEETS = (
     *("as before", "better", "worse", *MOVED, "moved load, ^4, x1.08"),
     *("moved load, ^2, x0.7", "moved load, ^2, x1.5", "novelty, x0.5, then x1.3"),
-    *("novelty, x0.3, then x1", "cold", "empty", "one dominates", "chosen", "dropout"),
-    *("dropout, x1.3", "traces", "traces, x1.5"),
+    *("novelty, x0.3, then x1", "cold", "empty", "one dominates", "chosen", "dropout", "traces"),
 )
 """Fleets of the table; the targets are of all that were run."""
 BEHIND = 0.02
