@@ -19,6 +19,7 @@ LIMITS = {
     "README.md": 1_650,
     "docs/concepts.md": 2_600,
     "docs/design.md": 5_700,
+    "docs/how-to/campaigns.md": 1_450,
     "docs/how-to/inventory.md": 1_600,
     "docs/how-to/lab.md": 1_600,
     "docs/judge.md": 8_600,
@@ -34,7 +35,7 @@ LIMITS = {
     "docs/security.md": 3_000,
     "docs/waits.md": 1_550,
 }
-TOTAL = 106_500
+TOTAL = 107_500
 """Words of all pages."""
 DECISION = 480
 """Words of a decision: its result and its reason."""
