@@ -16,7 +16,7 @@ MOST = 1_350
 LIMITS = {
     "CHANGES.md": 5_500,
     "CONTRIBUTING.md": 1_550,
-    "README.md": 1_650,
+    "README.md": 1_550,
     "docs/concepts.md": 2_600,
     "docs/design.md": 5_700,
     "docs/how-to/campaigns.md": 1_450,
