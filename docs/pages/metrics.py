@@ -102,7 +102,7 @@ def _of_hosts(told: Entry | None) -> str:
     if not told:
         return "not there"
     linux, freebsd = (told.get(name, "not there") for name in ("from", "freebsd"))
-    return linux if freebsd == "the same" else f"{linux}; FreeBSD: {freebsd}"
+    return f"{linux}" if freebsd == "the same" else f"{linux}; FreeBSD: {freebsd}"
 
 
 def _series(told: Entry | None) -> str:
