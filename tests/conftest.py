@@ -25,7 +25,7 @@ sys.path.append(str(ROOT / "lab" / "standins"))
 
 from edgetune.base.clock import use  # noqa: E402 - from the path of above
 from edgetune.rollout.hosts import drain  # noqa: E402
-from tests.support import examples, leftovers, processes  # noqa: E402
+from tests.support import examples, kept_connections, leftovers, processes  # noqa: E402
 from tests.support.virtual_clock import RunningClock, VirtualClock  # noqa: E402
 
 # A busy machine takes as long as it likes for an example.
@@ -58,18 +58,8 @@ left.own_folder()
 guard = processes.Guard()
 guard.watch()
 
-_connect = sqlite3.connect
-
-
-def _never_sync(*place: Any, **more: Any) -> sqlite3.Connection:
-    """SQLite leaves disks alone: thousands of worlds need not outlive a power cut."""
-    connection: sqlite3.Connection = _connect(*place, **more)
-    connection.executescript("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY")
-    return connection
-
-
-sqlite3.connect = _never_sync
-# Nor does an agent that answers in this process.
+sqlite3.connect = kept_connections.connect
+# No disk is asked to outlive a power cut, either by SQLite or by an agent in this process.
 os.fsync = lambda descriptor: None
 
 
@@ -132,6 +122,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     """Fail the test that leaves sockets, processes or temporary files, not the next one."""
     done = yield
+    kept_connections.close_all()
     if leaves := left.after(item.stash[_before]):
         pytest.fail(f"{item.nodeid} leaves {', '.join(leaves)}", pytrace=False)
     return done
