@@ -11,6 +11,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Callable
 
@@ -25,6 +26,7 @@ sys.path.append(str(ROOT / "lab" / "standins"))
 
 from edgetune.base.clock import use  # noqa: E402 - from the path of above
 from edgetune.rollout.hosts import drain  # noqa: E402
+from edgetune.rollout.store import nodes  # noqa: E402
 from tests.support import examples, kept_connections, leftovers, processes  # noqa: E402
 from tests.support.virtual_clock import RunningClock, VirtualClock  # noqa: E402
 
@@ -35,6 +37,8 @@ hypothesis.settings.register_profile("quick", max_examples=examples.FEW, deadlin
 
 # Before a step imports it. A load balancer in this process need not be asked twice a second only.
 drain.POLL = 0.05
+# The pack stays as it is while tests run; to read all of it takes a doctor longer than all else.
+nodes._of_pack = cache(nodes._of_pack)
 
 # StackStorm's test classes patch sockets and threads for eventlet as they are imported; actions
 # are never patched, and tests that start threads and processes would hang.
