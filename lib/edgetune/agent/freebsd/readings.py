@@ -26,9 +26,9 @@ def is_there(host: Host, name: str, sort: str = "") -> bool:
 def value_of(host: Host, name: str) -> str:
     """The value of a parameter, white space normalised; Unsupported where there is none."""
     status, output, _ = host.attempt("sysctl", name)
-    told, _, value = output.partition(": ")
+    key, _, value = output.partition(": ")
     # Of a node it tells what is below; of one that has no format, nothing.
-    if status != 0 or told != name:
+    if status != 0 or key != name:
         raise Unsupported(f"{name}: this kernel has no such parameter")
     return " ".join(value.split())
 
@@ -122,8 +122,8 @@ def _interface(block: str) -> Interface:
     carries = status is None or status.group(1).strip() in ("active", "associated", "no ring")
     speed = re.search(r"\smedia: .*?\b([0-9]+)(G?)[Bb]ase", block)
     rate = int(speed.group(1)) * (1000 if speed.group(2) else 1) if speed else None
-    told = re.findall(r"^\s+inet6? ([0-9A-Fa-f.:]+)", block, re.MULTILINE)
-    return Interface(head.group(1), is_up and carries, rate, told)
+    addresses = re.findall(r"^\s+inet6? ([0-9A-Fa-f.:]+)", block, re.MULTILINE)
+    return Interface(head.group(1), is_up and carries, rate, addresses)
 
 
 def gateways(host: Host) -> Iterator[str]:
@@ -278,10 +278,10 @@ def _place(host: Host, device: str) -> Tuple[str, int]:
 def cpus_of(host: Host, queue: Queue) -> Set[int]:
     """The CPUs that may serve it; Unsupported where cpuset(1) does not tell."""
     try:
-        told = host.run("cpuset", "-g", "-x", str(queue.irq)).strip()
+        output = host.run("cpuset", "-g", "-x", str(queue.irq)).strip()
     except Failed as why:
         raise Unsupported(str(why)) from None
-    mask = re.fullmatch(rf"irq {queue.irq} mask: ([0-9, ]+)", told)
+    mask = re.fullmatch(rf"irq {queue.irq} mask: ([0-9, ]+)", output)
     if mask is None:
         raise Unsupported(f"cpuset -g -x {queue.irq} tells no CPUs of {queue.name}")
     return parse_cpus(mask.group(1))

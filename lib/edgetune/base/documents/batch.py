@@ -66,8 +66,8 @@ class HostStep:
 
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""
-        told = None if error is None else shortened(error)
-        self.step, self.at, self.error = step, clock.now(), told
+        reason = None if error is None else shortened(error)
+        self.step, self.at, self.error = step, clock.now(), reason
         self.awaited, self.let_in = "", 0
 
     def shift(self, seconds: float) -> None:
