@@ -20,7 +20,10 @@ from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields
 from edgetune.base.files import MOST_VALUES, load_json, load_yaml
 from tests.support import ROOT, hostile_files
+from tests.support.cases import rows
 from tests.support.examples import examples
+
+CASES = Path(__file__).with_name("cases") / "files.yaml"
 
 
 def written(folder: Path, text: str) -> Path:
@@ -113,21 +116,7 @@ def test_a_number_is_what_a_person_reads_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "{base: &b {x: 1, y: 2}, own: {<<: *b, y: 3, z: 4}}",
-        "{base: &b {x: 1, y: 2}, own: {y: 3, <<: *b}}",
-        "[&a {x: 1}, &b {x: 2, y: 2}, {<<: [*a, *b]}, {<<: [*b, *a], x: 5}]",
-        "[&a {x: 1}, &b {<<: *a, y: 2}, {<<: *b}]",
-        "{<<: {a: 1}}",
-        "{<<: []}",
-        "[&x 5, *x, &y [*x, *x], *y]",
-        "{? &k name : 1, other: *k}",
-        "a: |\n  one\n  two\nb: >\n  one\n  two\n",
-        "",
-        "# nothing",
-        "--- 5\n...\n",
-        "\ufeffa: 1\n",
-    ],
+    rows(CASES, "merges_and_anchors_mean_what_they_mean_in_pyyaml"),
 )
 def test_merges_and_anchors_mean_what_they_mean_in_pyyaml(tmp_path: Path, text: str) -> None:
     assert load_yaml(written(tmp_path, text)) == yaml.safe_load(text)

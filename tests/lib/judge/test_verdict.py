@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,9 @@ from edgetune.base.documents.plan import Groups
 from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.judge.outliers import beside_control
 from edgetune.judge.verdict import Findings, decide, hindered_by, sentence, undecided
+from tests.support.cases import rows
+
+CASES = Path(__file__).with_name("cases") / "verdict.yaml"
 
 FINDINGS = st.builds(
     Findings,
@@ -112,43 +116,7 @@ def test_a_ratio_is_told_as_people_read_it(
 
 @pytest.mark.parametrize(
     ("goal", "help_p", "harm_p", "share", "biased", "said"),
-    [
-        (
-            "improve",
-            0.966,
-            0.2,
-            1.0,
-            False,
-            "p = 0.966 for an improvement, 0.200 for harm in any metric",
-        ),
-        (
-            "improve",
-            0.966,
-            0.034,
-            0.25,
-            False,
-            "p = 0.966 for an improvement, "
-            "0.034 for harm in any metric (0.013 of alpha 0.05 is free by now)",
-        ),
-        (
-            "no_harm",
-            0.04,
-            0.5,
-            1.0,
-            False,
-            "p = 0.040 for no harm (earlier looks spent alpha on other draws), "
-            "0.500 for harm in any metric",
-        ),
-        (
-            "improve",
-            0.01,
-            0.5,
-            1.0,
-            True,
-            "p = 0.010 for an improvement, 0.500 for harm in any metric",
-        ),
-        ("improve", None, 0.5, 1.0, False, "p = 0.500 for harm in any metric"),
-    ],
+    rows(CASES, "both_hypotheses_are_told_and_why_a_small_p_decided_nothing"),
 )
 def test_both_hypotheses_are_told_and_why_a_small_p_decided_nothing(
     goal: str, help_p: float | None, harm_p: float, share: float, biased: bool, said: str
