@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -66,45 +65,7 @@ def test_nothing_but_harm_is_decided_before_the_end(found: Findings) -> None:
 
 @pytest.mark.parametrize(
     ("metric", "ratio", "bounds", "said"),
-    [
-        (
-            "packet_drops",
-            1.26,
-            (1.03, 1.59),
-            "dropped 26 % more packets than control ... (3 to 59 %)",
-        ),
-        (
-            "packet_drops",
-            0.31,
-            (0.25, 0.39),
-            "dropped 69 % fewer packets than control ... (61 to 75 %)",
-        ),
-        (
-            "packet_drops",
-            96.2,
-            (81.0, 114.0),
-            "dropped 96.2 times as many packets as control ... (81 to 114 times)",
-        ),
-        (
-            "packet_drops",
-            3.5,
-            (0.9, 12.0),
-            "dropped 3.5 times as many packets as control ... (10 % fewer to 12 times as many)",
-        ),
-        (
-            "packet_drops",
-            1.2,
-            (0.5, math.inf),
-            "dropped 20 % more packets than control ... (50 % fewer at the most)",
-        ),
-        (
-            "packet_drops",
-            2.0,
-            (1.5, math.inf),
-            "dropped 100 % more packets than control ... (50 % more at least)",
-        ),
-        ("cpu", 4.0, (2.5, 5.0), "used 4 times as much CPU time as control ... (150 % to 5 times)"),
-    ],
+    rows(CASES, "a_ratio_is_told_as_people_read_it"),
 )
 def test_a_ratio_is_told_as_people_read_it(
     metric: str, ratio: float, bounds: tuple[float, float], said: str
