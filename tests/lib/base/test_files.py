@@ -55,8 +55,9 @@ def read_apart(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 def test_each_danger_is_one_line_that_names_file_and_field(
     read_apart: list[Any], tmp_path: Path
 ) -> None:
-    for text, usual, read in hostile_files.KINDS.values():
-        assert read(written(tmp_path, text.replace("NUMBER", usual))), "without a danger it is read"
+    for kind, own in hostile_files.FILES.items():
+        file = written(tmp_path, own["text"].replace("NUMBER", own["usual"]))
+        assert hostile_files.KINDS[kind](file), "without a danger it is read"
     said = {(kind, danger): text for kind, danger, text, _ in read_apart[:-1]}
     dangers = {*hostile_files.NUMBERS, *hostile_files.ADDED, *hostile_files.BYTES, "UTF-16"}
     assert {danger for kind, danger in said if kind == "inventory"} == dangers
@@ -69,10 +70,10 @@ def test_each_danger_is_one_line_that_names_file_and_field(
     # Each costs two seconds and 200 MB at most.
     assert [row for row in read_apart[:-1] if row[3] > 2] == [] and read_apart[-1] < 200
     fields = {
-        "inventory": "line 4: pops.lab1.reboot_time: ",
-        "tuning": "line 5: intent.margin: ",
-        "campaign": "line 4: rollout.soak: ",
-        "config": "line 5: claim_grace: ",
+        "inventory": "line 3: pops.lab1.reboot_time: ",
+        "tuning": "line 4: intent.margin: ",
+        "campaign": "line 3: rollout.soak: ",
+        "config": "line 4: claim_grace: ",
     }
     named = {
         own: text
@@ -199,8 +200,8 @@ _ODD = _PLAIN | st.sampled_from(
 @examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_value_anywhere_is_taken_or_named(tmp_path: Path, kind: str, data: Any) -> None:
-    text, usual, read = hostile_files.KINDS[kind]
-    document = yaml.safe_load(text.replace("NUMBER", usual) + hostile_files.MORE[kind])
+    own = hostile_files.FILES[kind]
+    document = yaml.safe_load(own["text"].replace("NUMBER", own["usual"]) + own.get("more", ""))
     for _ in range(data.draw(st.integers(1, 2))):
         *way, last = data.draw(st.sampled_from([*_places(document)]))
         inside = document
@@ -209,7 +210,7 @@ def test_any_value_anywhere_is_taken_or_named(tmp_path: Path, kind: str, data: A
         if isinstance(inside, (dict, list)) and (isinstance(inside, dict) or inside):
             inside[last] = data.draw(_ODD)
     try:
-        read(written(tmp_path, yaml.safe_dump(document)))
+        hostile_files.KINDS[kind](written(tmp_path, yaml.safe_dump(document)))
     except InputError as error:
         assert str(error).isprintable()
         assert len(str(error)) < 2300
