@@ -14,7 +14,6 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from edgetune.agent.freebsd.readings import (
     MADE_UP,
     Interface,
-    all_told,
     carrying,
     domain_of,
     domains,
@@ -23,6 +22,7 @@ from edgetune.agent.freebsd.readings import (
     environments,
     number,
     queues,
+    read_parameters,
     whole,
 )
 from edgetune.agent.host import Host
@@ -94,7 +94,7 @@ def counters(host: Host, known: Optional[Dict[str, Zone]] = None) -> Dict[str, i
 
 def gauges(host: Host) -> Dict[str, Optional[float]]:
     """The load, and the memory that is free or could be at once."""
-    parameters = all_told(host, ("vm.loadavg", *PAGES, "hw.pagesize"))
+    parameters = read_parameters(host, ("vm.loadavg", *PAGES, "hw.pagesize"))
     load = re.match(r"\{ ([0-9.]+) ", parameters.get("vm.loadavg", ""))
     numbers = [whole(parameters.get(name)) for name in (*PAGES, "hw.pagesize")]
     known = [own for own in numbers if own is not None]
@@ -170,7 +170,7 @@ def _cards(host: Host) -> Dict[str, int]:
     names = [name for card in cards for name in _overruns(card)]
     if not cards or not all(_overruns(card) for card in cards):
         return {}
-    parameters = all_told(host, names)
+    parameters = read_parameters(host, names)
     counts = [whole(parameters.get(name)) for name in names]
     known = [count for count in counts if count is not None]
     return {"rx_overruns": sum(known)} if len(known) == len(names) else {}
@@ -184,7 +184,7 @@ def _overruns(card: str) -> List[str]:
 
 def _cpus(host: Host) -> Dict[str, int]:
     """Of ``kern.cp_time``: user, nice, system, interrupt, idle, in ticks of ``stathz``."""
-    parameters = all_told(host, ("kern.cp_time", "kern.clockrate"))
+    parameters = read_parameters(host, ("kern.cp_time", "kern.clockrate"))
     ticks = parameters.get("kern.cp_time", "").split()
     rate = re.search(r"stathz = ([0-9]+)", parameters.get("kern.clockrate", ""))
     if len(ticks) != 5 or not all(own.isdigit() for own in ticks) or not rate:
@@ -208,7 +208,9 @@ WRITTEN = ("/etc", "/var")
 
 def system_facts(host: Host) -> Json:
     """All that another system tells in other ways; what FreeBSD does not have is empty."""
-    parameters = all_told(host, ("kern.osrelease", "kern.hostname", "hw.physmem", "vm.swap_total"))
+    parameters = read_parameters(
+        host, ("kern.osrelease", "kern.hostname", "hw.physmem", "vm.swap_total")
+    )
     boots = or_none(environments, host)
     release = parameters.get("kern.osrelease") or os.uname().release
     return {
@@ -233,7 +235,7 @@ def system_facts(host: Host) -> Json:
 
 def cpu_facts(host: Host) -> Json:
     """What CPUs there are."""
-    parameters = all_told(host, ("hw.ncpu", "hw.model"))
+    parameters = read_parameters(host, ("hw.ncpu", "hw.model"))
     count, model = whole(parameters.get("hw.ncpu")) or 1, parameters.get("hw.model")
     vendors = [VENDORS[name] for name in VENDORS if model and model.startswith(name)]
     return {
