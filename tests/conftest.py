@@ -11,6 +11,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Callable
 
@@ -25,7 +26,8 @@ sys.path.append(str(ROOT / "lab" / "standins"))
 
 from edgetune.base.clock import use  # noqa: E402 - from the path of above
 from edgetune.rollout.hosts import drain  # noqa: E402
-from tests.support import examples, leftovers, processes  # noqa: E402
+from edgetune.rollout.store import nodes  # noqa: E402
+from tests.support import examples, kept_connections, leftovers, processes  # noqa: E402
 from tests.support.virtual_clock import RunningClock, VirtualClock  # noqa: E402
 
 # A busy machine takes as long as it likes for an example.
@@ -35,6 +37,8 @@ hypothesis.settings.register_profile("quick", max_examples=examples.FEW, deadlin
 
 # Before a step imports it. A load balancer in this process need not be asked twice a second only.
 drain.POLL = 0.05
+# The pack stays as it is while tests run; to read all of it takes a doctor longer than all else.
+nodes._of_pack = cache(nodes._of_pack)
 
 # StackStorm's test classes patch sockets and threads for eventlet as they are imported; actions
 # are never patched, and tests that start threads and processes would hang.
@@ -58,18 +62,8 @@ left.own_folder()
 guard = processes.Guard()
 guard.watch()
 
-_connect = sqlite3.connect
-
-
-def _never_sync(*place: Any, **more: Any) -> sqlite3.Connection:
-    """SQLite leaves disks alone: thousands of worlds need not outlive a power cut."""
-    connection: sqlite3.Connection = _connect(*place, **more)
-    connection.executescript("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY")
-    return connection
-
-
-sqlite3.connect = _never_sync
-# Nor does an agent that answers in this process.
+sqlite3.connect = kept_connections.connect
+# No disk is asked to outlive a power cut, either by SQLite or by an agent in this process.
 os.fsync = lambda descriptor: None
 
 
@@ -132,6 +126,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
     """Fail the test that leaves sockets, processes or temporary files, not the next one."""
     done = yield
+    kept_connections.close_all()
     if leaves := left.after(item.stash[_before]):
         pytest.fail(f"{item.nodeid} leaves {', '.join(leaves)}", pytrace=False)
     return done

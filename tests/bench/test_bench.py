@@ -17,8 +17,11 @@ import pytest
 from bench import _bmc_peers, _ssh_hosts, apply, fanout, metrics
 from edgetune.net.hosts.answers import read_answer
 from tests.support import ROOT
+from tests.support.cases import rows
 from tests.support.practice import needs_lab, needs_machines
 from tests.support.waiting import wait_until
+
+CASES = Path(__file__).with_name("cases") / "bench.yaml"
 
 # What StackStorm adds needs one: tests/bench/test_pace.py.
 PROGRAMS = sorted({path.stem for path in (ROOT / "bench").glob("[a-z]*.py")} - {"pace"})
@@ -86,17 +89,7 @@ def test_canned_hosts_answer_as_agents_do() -> None:
 
 @pytest.mark.parametrize(
     ("program", "words"),
-    [
-        ("fanout", "--hosts 0"),
-        ("fanout", "--hosts 4001"),
-        ("bmc", "--bmcs many"),
-        ("metrics", "--hosts 8,many"),
-        ("metrics", "--rounds 0"),
-        ("metrics", "--minutes 0.5"),
-        ("judge.__main__", "--only few,fewer"),
-        ("judge.__main__", "--jobs 0"),
-        ("congestion.__main__", "nothing"),
-    ],
+    rows(CASES, "wrong_words_are_refused_by_name"),
 )
 def test_wrong_words_are_refused_by_name(
     program: str, words: str, capsys: pytest.CaptureFixture[str]

@@ -12,6 +12,9 @@ import pytest
 
 from lab import demo
 from lab.pop.layout import LabError
+from tests.support.cases import rows
+
+CASES = Path(__file__).with_name("cases") / "demo.yaml"
 
 WELL = {
     "promoted": True,
@@ -77,17 +80,7 @@ def test_ctrl_c_ends_it_in_one_line(
 
 @pytest.mark.parametrize(
     ("found", "line"),
-    [
-        ({"promoted": False, "drop_ratio": None}, "accept_queue       NOT promoted"),
-        ({"rolled_back": False}, "tiny_accept_queue  NOT rolled back by its verdict"),
-        (
-            {"rolled_back_by_rule": False, "seconds_to_roll_back": None},
-            "steady_window      NOT rolled back by the rule",
-        ),
-        ({"requests_lost": 3}, "3 of 23,424 requests lost"),
-        ({"requests_lost_without_drain": 0}, "0 by one reboot without a drain"),
-        ({"hosts_restored": False, "pages": []}, "the lab is down"),
-    ],
+    rows(CASES, "what_was_not_as_it_should_be_is_named_and_fails"),
 )
 def test_what_was_not_as_it_should_be_is_named_and_fails(
     found: dict[str, Any], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -44,6 +44,12 @@ def cases(file: Path) -> list[Any]:
     return [pytest.param(case, id=name) for name, case in table(file).items()]
 
 
+def rows(file: Path, name: str) -> list[Any]:
+    """The rows of one table of a file, as parameters of a test; its columns stand above it."""
+    found: list[Any] = table(file)[name]
+    return found
+
+
 def fits(seen: str, wanted: str) -> bool:
     """Whether a text is the one that a case wants; ``...`` stands for any."""
     pattern = ".*".join(map(re.escape, wanted.split("...")))

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable
 
+import yaml
+
 from edgetune.base.errors import InputError
 from edgetune.base.files import load_yaml
 from edgetune.intent.campaign import load_campaign
@@ -27,90 +29,20 @@ MANY_BYTES = 5_000_000
 
 Reader = Callable[[Path], Any]
 
-INVENTORY = """
-pops:
-  lab1:
-    reboot_time: NUMBER
-    load_balancer: {driver: haproxy, address: "tcp://10.0.0.1:9999", backend: edges}
-    hosts:
-      e000: {address: 10.0.1.1}
-"""
-TUNING = """
-name: hostile
-version: 1.0.0
-summary: A tuning.
-intent: {no_harm: cpu, margin: NUMBER}
-guards: []
-settings:
-  - {kind: sysctl, key: net.core.somaxconn, value: 4096, why: "a", source: "b"}
-"""
-CAMPAIGN = """
-name: hostile
-tuning: sysctl_core
-rollout: {soak: NUMBER}
-rings:
-  - {name: first, pops: [lab1]}
-"""
-CONFIG = """
-inventory: /none
-ssh_key_file: /none
-ssh_known_hosts: /none
-claim_grace: NUMBER
-"""
-CREDENTIALS = """
-bmc: {username: NUMBER, password: "x"}
-"""
-
 
 def _read_credentials(path: Path) -> Any:
     return Credentials(lambda key: None, str(path), {})("bmc")
 
 
-KINDS: Mapping[str, tuple[str, str, Reader]] = {
-    "inventory": (INVENTORY, "300", YamlInventory),
-    "tuning": (TUNING, "0.5", load_tuning),
-    "campaign": (CAMPAIGN, "86400", load_campaign),
-    "config": (CONFIG, "600", lambda path: read_config(load_yaml(path))),
-    "credentials": (CREDENTIALS, "root", _read_credentials),
-}
-
-# What the files may hold, too.
-MORE: Mapping[str, str] = {
-    "inventory": """
-    min_in_service: 0.5
-    health: "http://127.0.0.1:80/health"
-    ports: [80, 443]
-    region: eu
-    labels: [a, b]
-    bmc: {credentials: lab}
-""",
-    "tuning": """
-  - {kind: nic.ring, interface: "*", value: {rx: 4}, why: "a", source: "b", only: raise}
-applies_to: {os: [debian], kernel: "5.13", drivers: [ice], cpu_vendors: [x], cpus: 2, numa_nodes: 1}
-""",
-    "campaign": """
-timezone: Europe/Amsterdam
-gates:
-  verdict: pooled
-  max_concurrent: 2
-  freezes: [{name: night, days: [sat], start: "22:00", end: "06:00", timezone: UTC}]
-  events: [{name: x, from: "2026-01-31 18:00", to: "2026-02-01"}]
-  approval: {required: true, self_approval: false, expires: 600}
-""",
-    "config": """
-tunings: [/a]
-campaigns: [/b]
-plan_approval: true
-ssh_threads: 16
-ssh_timeout: 10
-records: "sqlite:///x"
-coordination: "redis://127.0.0.1:6379/0"
-claim_ttl: 86400
-owner_timeout: 900
-surge_factor: 2
-report_url: "https://x/y"
-""",
-    "credentials": "",
+FILES: Mapping[str, Mapping[str, str]] = yaml.safe_load(
+    Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+)
+KINDS: Mapping[str, Reader] = {
+    "inventory": YamlInventory,
+    "tuning": load_tuning,
+    "campaign": load_campaign,
+    "config": lambda path: read_config(load_yaml(path)),
+    "credentials": _read_credentials,
 }
 
 NUMBERS = {
@@ -183,7 +115,8 @@ def cases() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _all_cases() -> Iterator[tuple[str, str, bytes]]:
-    for kind, (text, usual, _) in KINDS.items():
+    for kind, own in FILES.items():
+        text, usual = own["text"], own["usual"]
         for danger, number in NUMBERS.items():
             yield kind, danger, text.replace("NUMBER", number).encode()
         good = text.replace("NUMBER", usual).encode()
@@ -204,7 +137,7 @@ def main(folder: Path) -> None:
         del data
         started = time.process_time()
         try:
-            KINDS[kind][2](path)
+            KINDS[kind](path)
             said = None
         except InputError as error:
             said = str(error)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from edgetune.agent.freebsd.counters import zones
-from edgetune.agent.freebsd.readings import all_told, carrying, gateways, interfaces, queues
+from edgetune.agent.freebsd.readings import carrying, gateways, interfaces, queues, read_parameters
 from edgetune.agent.host import Host
 from edgetune.agent.vocabulary.values import format_cpus
 from tests.support import FIXTURES
@@ -183,7 +183,7 @@ class OnFreeBsd(Moves):
     def told(self, expected: dict[str, str | None]) -> None:
         """Parameters, and those that are none."""
         known = {name: text for name, text in expected.items() if text is not None}
-        seen = all_told(self._agent, tuple(expected))
+        seen = read_parameters(self._agent, tuple(expected))
         assert seen == known, f"{self.where}: {seen}"
 
     def ports(self, parents: dict[str, str]) -> None:

@@ -15,6 +15,7 @@ from edgetune.agent.vocabulary.buckets import bucket_name, bucket_of
 from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.look import Look, Moment
 from edgetune.base.documents.plan import Guard, Intent, Strata
+from edgetune.base.documents.table import SampleTable
 from edgetune.intent.metrics.catalogue import METRICS, WORK, metrics_of
 from edgetune.intent.plan import SHARE_OF_WORK
 from edgetune.judge.look import take_look
@@ -82,10 +83,10 @@ class Fleet:
         self.baseline = self._baseline(self._samples(0, 1, before))
         self.blocks: list[Block] = []
         taken: list[Look] = []
-        rows = self._samples(1000, 2, after)
+        table = table_of(self._samples(1000, 2, after))
         looks = self.looks
         for number in range(looks):
-            self.blocks.append(self._block(rows, 1000 + SPAN / looks * number))
+            self.blocks.append(self._block(table, 1000 + SPAN / looks * number))
             moment = Moment(number + 1, looks, (number + 1) / looks)
             last = taken[-1] if taken else None
             taken.append(stored(self.look(moment, last)))
@@ -124,10 +125,10 @@ class Fleet:
         window = read_window(table_of(rows), self.hosts, 0, SPAN, INTERVAL, metrics_of(self.plan))
         return stored(measure_baseline(window, self.plan.strata))
 
-    def _block(self, rows: list[Sample], start: float) -> Block:
+    def _block(self, table: SampleTable, start: float) -> Block:
         exposures = self.baseline.exposures
         end = start + SPAN / self.looks
-        table, names = table_of(rows), metrics_of(self.plan)
+        names = metrics_of(self.plan)
         window = read_window(table, self.hosts, start, end, INTERVAL, names, exposures)
         return stored(measure_block(window, self.plan.strata, self.baseline))
 

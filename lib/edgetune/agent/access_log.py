@@ -180,9 +180,9 @@ class AccessLog:
                 rest = b""
                 continue
             lines, rest = rest + chunk[:cut], chunk[cut:]
-            told = self._format.counts(lines)
-            self._is_alike |= told["log_unread_lines"] < lines.count(b"\n")
-            for name, many in told.items():
+            counts = self._format.counts(lines)
+            self._is_alike |= counts["log_unread_lines"] < lines.count(b"\n")
+            for name, many in counts.items():
                 self._count(name, many)
             read += len(lines)
             self._bytes += len(lines)

@@ -171,12 +171,12 @@ class Congestion:
             standing = self.settle()
             if standing is None:
                 return 0.0
-            told = standing.configuration
-            own = applier(self._host, told.applier)
+            configuration = standing.configuration
+            own = applier(self._host, configuration.applier)
             # Read before: what changes meanwhile is seen next time.
-            seen = told, own.state()
+            seen = configuration, own.state()
             if self._seen != seen:
-                own.set(told)
+                own.set(configuration)
                 self._seen = seen
             if not self._host.exists(CONGESTION):
                 # A person removed it, and all that was ours, before we set ours.
@@ -274,8 +274,8 @@ def refuse_unfit(host: Host, configuration: Configuration) -> None:
             process = running[name]
             raise Refused(f"{name} (process {process}) chooses the congestion control here")
     if host.text(f"/proc/sys/{USUAL}") == configuration.algorithm:
-        told = f"every connection begins with {configuration.algorithm} here, held out or not"
-        raise Refused(f"{told}{_who_set(host, configuration.algorithm, running)}")
+        why = f"every connection begins with {configuration.algorithm} here, held out or not"
+        raise Refused(f"{why}{_who_set(host, configuration.algorithm, running)}")
     applier(host, configuration.applier).probe(configuration)
 
 
@@ -291,11 +291,11 @@ def describe(host: Host) -> Json:
     """What stands here now."""
     own = Congestion(host)
     standing = own.load()
-    told = standing.configuration if standing else None
+    configuration = standing.configuration if standing else None
     return {
-        "number": told.number if told else 0,
-        "checksum": told.checksum if told else "",
-        "prefixes": len(told.prefixes) if told else 0,
+        "number": configuration.number if configuration else 0,
+        "checksum": configuration.checksum if configuration else "",
+        "prefixes": len(configuration.prefixes) if configuration else 0,
         "seconds_left": round(own.seconds_left(standing), 1) if standing else 0.0,
         "kept": own.is_kept,
     }

@@ -431,17 +431,17 @@ class Host:
         kern.boottime proves no boot: it moves when the clock is set.
         """
         # Without -x sysctl(8) shows nothing of what is no number and no text.
-        status, told, complaint = self.attempt("sysctl", "-n", "-x", "kern.boot_id")
-        found = re.search(r"Dump:0x([0-9a-f]{32})$", told.strip())
+        status, output, complaint = self.attempt("sysctl", "-n", "-x", "kern.boot_id")
+        found = re.search(r"Dump:0x([0-9a-f]{32})$", output.strip())
         if status == 0 and found:
             return found.group(1)
         if "unknown oid" in complaint:
             why = "tells no boot: FreeBSD 13 is needed, or newer"
         elif status != 0:
-            lines = (complaint or told).strip().splitlines() or [f"exit status {status}"]
+            lines = (complaint or output).strip().splitlines() or [f"exit status {status}"]
             why = f"failed, so nothing proves a boot: {lines[0]}"
         else:
-            why = f"tells no whole boot, but {told.strip()[:60]!r}"
+            why = f"tells no whole boot, but {output.strip()[:60]!r}"
         raise Failed(f"sysctl -n -x kern.boot_id {why}")
 
     @property

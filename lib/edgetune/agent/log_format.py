@@ -83,8 +83,8 @@ class LogFormat:
 
     def counts(self, lines: bytes) -> Dict[str, int]:
         """What whole lines add to the counters, and how many of them are of another format."""
-        told = self._pattern.findall(lines)
-        rows = told if len(self.fields) > 1 else [(own,) for own in told]
+        matches = self._pattern.findall(lines)
+        rows = matches if len(self.fields) > 1 else [(own,) for own in matches]
         columns = dict(zip(self.fields, map(Counter, zip(*rows))))
         found: Dict[str, int] = {"log_unread_lines": lines.count(b"\n") - len(rows)}
         self._add_status(found, columns.get("status"), len(rows))

@@ -98,8 +98,8 @@ class Dpkg(PackageManager):
         return None
 
     def running_version(self) -> str:
-        told = re.search(r" Debian ([0-9]\S*) \(", self.host.text("/proc/version"))
-        return told.group(1) if told else ""
+        match = re.search(r" Debian ([0-9]\S*) \(", self.host.text("/proc/version"))
+        return match.group(1) if match else ""
 
     def has(self, package: Package) -> bool:
         return self._installed(package.package) == package.version

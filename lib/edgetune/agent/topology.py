@@ -65,12 +65,12 @@ def told_by_card(host: Host, interface: str, file: str) -> str:
 def cpu_facts(host: Host) -> Json:
     """What CPUs there are; ``vendor`` and ``model`` are None where the kernel does not tell."""
     topology = Topology(host)
-    told = host.text("/proc/cpuinfo")
+    text = host.text("/proc/cpuinfo")
     return {
         "online": format_cpus(topology.online),
         "count": len(topology.online),
-        "vendor": line_of(told, "vendor_id"),
-        "model": line_of(told, "model name"),
+        "vendor": line_of(text, "vendor_id"),
+        "model": line_of(text, "model name"),
         "nodes": {str(node): format_cpus(cpus) for node, cpus in topology.nodes.items()},
     }
 
@@ -92,8 +92,8 @@ class Memory(NamedTuple):
 
 def memory_of(host: Host) -> Memory:
     """The memory of a host."""
-    told = meminfo(host)
-    total = told.get("MemTotal")
+    kib = meminfo(host)
+    total = kib.get("MemTotal")
     nodes: Dict[str, Optional[int]] = {}
     for node in node_numbers(host):
         own = memory_in(host.text(f"{NODES}/node{node}/meminfo")).get("MemTotal")
@@ -101,7 +101,7 @@ def memory_of(host: Host) -> Memory:
             nodes[str(node)] = own
     nodes = nodes or {"0": total}
     smallest = min(nodes.values(), key=lambda kb: kb or 0)
-    return Memory(total, told.get("SwapTotal"), nodes, smallest)
+    return Memory(total, kib.get("SwapTotal"), nodes, smallest)
 
 
 def memory_nodes(host: Host) -> Set[int]:

@@ -56,8 +56,8 @@ def _written(seconds: float, units: int) -> str:
     counts.append((rest, "s"))
     while len(counts) > 1 and not counts[0][0]:
         del counts[0]
-    told = "".join(f"{count:.6g}{unit}" for count, unit in counts[:units] if count)
-    return f"{'-' if seconds < 0 else ''}{told}" if told else "0s"
+    text = "".join(f"{count:.6g}{unit}" for count, unit in counts[:units] if count)
+    return f"{'-' if seconds < 0 else ''}{text}" if text else "0s"
 
 
 def _bounded(seconds: float) -> float:

@@ -38,8 +38,8 @@ def find_file(kind: str, name: str, directories: Sequence[Path]) -> Path:
             return files[name]
         known.update(files)
     gone = [f"; {each} does not exist" for each in directories if not each.is_dir()]
-    told = "".join([f"there is no {kind} {name!r}", *gone, near_or_all(name, sorted(known))])
-    raise InputError("parameter", kind, told)
+    problem = "".join([f"there is no {kind} {name!r}", *gone, near_or_all(name, sorted(known))])
+    raise InputError("parameter", kind, problem)
 
 
 def near(word: str, choices: Collection[str]) -> str:

@@ -134,8 +134,8 @@ class Tls(NamedTuple):
                 # Without a password it would ask for one on the terminal.
                 context.load_cert_chain(self.certificate_file, self.key_file or None, password="")
             except OSError as error:
-                told = f"certificate_file {self.certificate_file}: {error.strerror or error}"
-                raise OSError(told) from None
+                problem = f"certificate_file {self.certificate_file}: {error.strerror or error}"
+                raise OSError(problem) from None
         return context
 
 

@@ -146,5 +146,5 @@ def redis_errors(key: str = "") -> Iterator[None]:
     except redis.RedisError as error:
         about = f"{key}: " if key else ""
         wrong = "it refuses the login: its password stands in coordination_password_file"
-        told = wrong if isinstance(error, redis.AuthenticationError) else error
-        raise StoreError(f"Redis: {about}{told}") from None
+        problem = wrong if isinstance(error, redis.AuthenticationError) else error
+        raise StoreError(f"Redis: {about}{problem}") from None

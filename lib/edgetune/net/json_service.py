@@ -47,14 +47,14 @@ class JsonService(Client):
         except NetError as error:
             raise self._wrong(str(error)) from None
         if answer.status not in (200, refusal):
-            told = self._service.shown(_told(answer))
-            raise self._wrong(f"{path} answers {answer.status}{told}".strip())
+            shown = self._service.shown(_told(answer))
+            raise self._wrong(f"{path} answers {answer.status}{shown}".strip())
         try:
             return answer.document()
         except ValueError:
             kind = answer.headers.get("content-type", "nothing that says what it is")
-            told = self._service.shown(kind)
-            raise self._wrong(f"{path} answers no whole JSON, but {told}".strip()) from None
+            shown = self._service.shown(kind)
+            raise self._wrong(f"{path} answers no whole JSON, but {shown}".strip()) from None
 
 
 def _told(answer: Answer) -> str:
@@ -62,8 +62,8 @@ def _told(answer: Answer) -> str:
     if 300 <= answer.status < 400:
         return ": it sends to another place; give that as url"
     try:
-        told = answer.document()
+        document = answer.document()
     except ValueError:
         return f": {answer.reason}" if answer.reason else ""
-    names = ("detail", "error") if isinstance(told, Mapping) else ()
-    return f": {next((told[name] for name in names if name in told), told)}"
+    names = ("detail", "error") if isinstance(document, Mapping) else ()
+    return f": {next((document[name] for name in names if name in document), document)}"

@@ -57,8 +57,8 @@ class Conversation(Client):
         except NetError as error:
             raise self.failed(str(error)) from None
         if not 200 <= answer.status < 300:
-            told = self._service.shown(answer.body.decode("utf-8", "replace"))
-            why = f"{answer.status} {answer.reason} to {method}: {told}"
+            text = self._service.shown(answer.body.decode("utf-8", "replace"))
+            why = f"{answer.status} {answer.reason} to {method}: {text}"
             raise DeclinedError(shortened(f"{self._url}: {why}"))
         try:
             document = answer.document() if answer.body else None

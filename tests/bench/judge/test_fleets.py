@@ -20,6 +20,9 @@ from bench.judge.targets import fleet_target
 from bench.judge.trials import LOOKS, SOAKS, Case, Decisions
 from edgetune.base.documents.look import Effect
 from edgetune.intent.plan import SHARE_OF_WORK
+from tests.support.cases import rows
+
+CASES = Path(__file__).with_name("cases") / "fleets.yaml"
 
 
 def drawn(**more: Any) -> tuple[Array, Series, Series]:
@@ -122,18 +125,7 @@ def test_an_interval_is_held_against_the_truth_and_the_test(
 
 @pytest.mark.parametrize(
     ("wanted", "promoted", "rolled_back", "minutes", "covered", "verdict"),
-    [
-        ({"few": ["promoted", "rolled_back"]}, 0, 24, None, None, "yes"),
-        ({"few": ["promoted", "rolled_back"]}, 0, 60, None, None, "NO"),
-        ({"few": ["promoted", "rolled_back"]}, 36, 0, None, None, "too few to tell"),
-        ({"few": [], "many": {"promoted": 0.9}}, 540, 0, None, None, "yes"),
-        ({"few": [], "many": {"promoted": 0.9}}, 534, 0, None, None, "too few to tell"),
-        ({"few": [], "many": {"promoted": 0.9}}, 480, 0, None, None, "NO"),
-        ({"few": [], "early": True}, 0, 600, 60.0, None, "NO"),
-        ({"few": [], "early": True}, 0, 600, 30.0, None, "yes"),
-        ({"few": []}, 0, 0, None, 504, "NO"),
-        ({"few": []}, 0, 0, None, 531, "yes"),
-    ],
+    rows(CASES, "a_fleet_has_reached_its_target_if_all_that_is_wanted_is_so"),
 )
 def test_a_fleet_has_reached_its_target_if_all_that_is_wanted_is_so(
     wanted: dict[str, Any],

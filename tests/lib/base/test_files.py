@@ -20,7 +20,10 @@ from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields
 from edgetune.base.files import MOST_VALUES, load_json, load_yaml
 from tests.support import ROOT, hostile_files
+from tests.support.cases import rows
 from tests.support.examples import examples
+
+CASES = Path(__file__).with_name("cases") / "files.yaml"
 
 
 def written(folder: Path, text: str) -> Path:
@@ -52,8 +55,9 @@ def read_apart(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 def test_each_danger_is_one_line_that_names_file_and_field(
     read_apart: list[Any], tmp_path: Path
 ) -> None:
-    for text, usual, read in hostile_files.KINDS.values():
-        assert read(written(tmp_path, text.replace("NUMBER", usual))), "without a danger it is read"
+    for kind, own in hostile_files.FILES.items():
+        file = written(tmp_path, own["text"].replace("NUMBER", own["usual"]))
+        assert hostile_files.KINDS[kind](file), "without a danger it is read"
     said = {(kind, danger): text for kind, danger, text, _ in read_apart[:-1]}
     dangers = {*hostile_files.NUMBERS, *hostile_files.ADDED, *hostile_files.BYTES, "UTF-16"}
     assert {danger for kind, danger in said if kind == "inventory"} == dangers
@@ -66,10 +70,10 @@ def test_each_danger_is_one_line_that_names_file_and_field(
     # Each costs two seconds and 200 MB at most.
     assert [row for row in read_apart[:-1] if row[3] > 2] == [] and read_apart[-1] < 200
     fields = {
-        "inventory": "line 4: pops.lab1.reboot_time: ",
-        "tuning": "line 5: intent.margin: ",
-        "campaign": "line 4: rollout.soak: ",
-        "config": "line 5: claim_grace: ",
+        "inventory": "line 3: pops.lab1.reboot_time: ",
+        "tuning": "line 4: intent.margin: ",
+        "campaign": "line 3: rollout.soak: ",
+        "config": "line 4: claim_grace: ",
     }
     named = {
         own: text
@@ -113,21 +117,7 @@ def test_a_number_is_what_a_person_reads_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "{base: &b {x: 1, y: 2}, own: {<<: *b, y: 3, z: 4}}",
-        "{base: &b {x: 1, y: 2}, own: {y: 3, <<: *b}}",
-        "[&a {x: 1}, &b {x: 2, y: 2}, {<<: [*a, *b]}, {<<: [*b, *a], x: 5}]",
-        "[&a {x: 1}, &b {<<: *a, y: 2}, {<<: *b}]",
-        "{<<: {a: 1}}",
-        "{<<: []}",
-        "[&x 5, *x, &y [*x, *x], *y]",
-        "{? &k name : 1, other: *k}",
-        "a: |\n  one\n  two\nb: >\n  one\n  two\n",
-        "",
-        "# nothing",
-        "--- 5\n...\n",
-        "\ufeffa: 1\n",
-    ],
+    rows(CASES, "merges_and_anchors_mean_what_they_mean_in_pyyaml"),
 )
 def test_merges_and_anchors_mean_what_they_mean_in_pyyaml(tmp_path: Path, text: str) -> None:
     assert load_yaml(written(tmp_path, text)) == yaml.safe_load(text)
@@ -210,8 +200,8 @@ _ODD = _PLAIN | st.sampled_from(
 @examples(150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_value_anywhere_is_taken_or_named(tmp_path: Path, kind: str, data: Any) -> None:
-    text, usual, read = hostile_files.KINDS[kind]
-    document = yaml.safe_load(text.replace("NUMBER", usual) + hostile_files.MORE[kind])
+    own = hostile_files.FILES[kind]
+    document = yaml.safe_load(own["text"].replace("NUMBER", own["usual"]) + own.get("more", ""))
     for _ in range(data.draw(st.integers(1, 2))):
         *way, last = data.draw(st.sampled_from([*_places(document)]))
         inside = document
@@ -220,7 +210,7 @@ def test_any_value_anywhere_is_taken_or_named(tmp_path: Path, kind: str, data: A
         if isinstance(inside, (dict, list)) and (isinstance(inside, dict) or inside):
             inside[last] = data.draw(_ODD)
     try:
-        read(written(tmp_path, yaml.safe_dump(document)))
+        hostile_files.KINDS[kind](written(tmp_path, yaml.safe_dump(document)))
     except InputError as error:
         assert str(error).isprintable()
         assert len(str(error)) < 2300

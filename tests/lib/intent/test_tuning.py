@@ -14,6 +14,9 @@ from edgetune.intent.rendering import misfits, render
 from edgetune.intent.tuning import Tuning, find_tuning, load_tuning
 from tests.support import ROOT
 from tests.support.builders import write_yaml
+from tests.support.cases import rows
+
+CASES = Path(__file__).with_name("cases") / "tuning.yaml"
 
 LOOP = "{% for i in range(1000000000) %}x{% endfor %}"
 
@@ -204,19 +207,7 @@ def _for(tmp_path: Path, applies_to: dict[str, Any], interface: str = "eth0") ->
 
 @pytest.mark.parametrize(
     ("applies_to", "why"),
-    [
-        ({"os": ["debian", "ubuntu"]}, []),
-        ({"os": ["rhel", "rocky"]}, ["it runs debian, not rhel or rocky"]),
-        ({"kernel": "5.10"}, []),
-        ({"kernel": "5.13"}, ["its kernel is 5.10.0-28-amd64, older than 5.13"]),
-        ({"kernel": "5.9"}, []),
-        ({"drivers": ["ixgbe"]}, []),
-        ({"drivers": ["ice", "i40e"]}, ["the driver of eth0 is ixgbe, not ice or i40e"]),
-        ({"cpu_vendors": ["AuthenticAMD"]}, ["its CPUs are GenuineIntel, not AuthenticAMD"]),
-        ({"cpus": 8}, []),
-        ({"cpus": 9}, ["it has 8 CPUs, less than 9"]),
-        ({"numa_nodes": 2}, ["it has 1 NUMA node, less than 2"]),
-    ],
+    rows(CASES, "a_tuning_says_which_hosts_it_is_for"),
 )
 def test_a_tuning_says_which_hosts_it_is_for(
     tmp_path: Path, applies_to: dict[str, Any], why: list[str]

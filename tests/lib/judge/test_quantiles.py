@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,10 @@ from edgetune.judge.quantiles import (
     packed_counts,
     quantile,
 )
+from tests.support.cases import rows
 from tests.support.examples import examples
+
+CASES = Path(__file__).with_name("cases") / "quantiles.yaml"
 
 P99, P50 = Histogram("request_ms", 99), Histogram("request_ms", 50)
 HOSTS = ["e2", "e0", "e1"]
@@ -137,16 +141,7 @@ def test_counts_come_back_in_any_order_of_hosts_and_stay_small() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"counts": "?"},
-        {"counts": ""},
-        {"counts": "\xe4"},
-        {"counts": "AAAA"},
-        {"numbers": [1]},
-        {"numbers": [2, 1]},
-        {"numbers": [1, 526]},
-        {"numbers": [-1, 1]},
-    ],
+    rows(CASES, "what_are_no_counts_of_its_hosts_is_refused_by_name"),
 )
 def test_what_are_no_counts_of_its_hosts_is_refused_by_name(change: dict[str, Any]) -> None:
     kept = packed_counts(np.array([[0.0, 1, 2], [0, 3, 4], [0, 5, 6]]))

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,9 @@ from edgetune.base.documents.plan import Groups
 from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.judge.outliers import beside_control
 from edgetune.judge.verdict import Findings, decide, hindered_by, sentence, undecided
+from tests.support.cases import rows
+
+CASES = Path(__file__).with_name("cases") / "verdict.yaml"
 
 FINDINGS = st.builds(
     Findings,
@@ -62,45 +65,7 @@ def test_nothing_but_harm_is_decided_before_the_end(found: Findings) -> None:
 
 @pytest.mark.parametrize(
     ("metric", "ratio", "bounds", "said"),
-    [
-        (
-            "packet_drops",
-            1.26,
-            (1.03, 1.59),
-            "dropped 26 % more packets than control ... (3 to 59 %)",
-        ),
-        (
-            "packet_drops",
-            0.31,
-            (0.25, 0.39),
-            "dropped 69 % fewer packets than control ... (61 to 75 %)",
-        ),
-        (
-            "packet_drops",
-            96.2,
-            (81.0, 114.0),
-            "dropped 96.2 times as many packets as control ... (81 to 114 times)",
-        ),
-        (
-            "packet_drops",
-            3.5,
-            (0.9, 12.0),
-            "dropped 3.5 times as many packets as control ... (10 % fewer to 12 times as many)",
-        ),
-        (
-            "packet_drops",
-            1.2,
-            (0.5, math.inf),
-            "dropped 20 % more packets than control ... (50 % fewer at the most)",
-        ),
-        (
-            "packet_drops",
-            2.0,
-            (1.5, math.inf),
-            "dropped 100 % more packets than control ... (50 % more at least)",
-        ),
-        ("cpu", 4.0, (2.5, 5.0), "used 4 times as much CPU time as control ... (150 % to 5 times)"),
-    ],
+    rows(CASES, "a_ratio_is_told_as_people_read_it"),
 )
 def test_a_ratio_is_told_as_people_read_it(
     metric: str, ratio: float, bounds: tuple[float, float], said: str
@@ -112,43 +77,7 @@ def test_a_ratio_is_told_as_people_read_it(
 
 @pytest.mark.parametrize(
     ("goal", "help_p", "harm_p", "share", "biased", "said"),
-    [
-        (
-            "improve",
-            0.966,
-            0.2,
-            1.0,
-            False,
-            "p = 0.966 for an improvement, 0.200 for harm in any metric",
-        ),
-        (
-            "improve",
-            0.966,
-            0.034,
-            0.25,
-            False,
-            "p = 0.966 for an improvement, "
-            "0.034 for harm in any metric (0.013 of alpha 0.05 is free by now)",
-        ),
-        (
-            "no_harm",
-            0.04,
-            0.5,
-            1.0,
-            False,
-            "p = 0.040 for no harm (earlier looks spent alpha on other draws), "
-            "0.500 for harm in any metric",
-        ),
-        (
-            "improve",
-            0.01,
-            0.5,
-            1.0,
-            True,
-            "p = 0.010 for an improvement, 0.500 for harm in any metric",
-        ),
-        ("improve", None, 0.5, 1.0, False, "p = 0.500 for harm in any metric"),
-    ],
+    rows(CASES, "both_hypotheses_are_told_and_why_a_small_p_decided_nothing"),
 )
 def test_both_hypotheses_are_told_and_why_a_small_p_decided_nothing(
     goal: str, help_p: float | None, harm_p: float, share: float, biased: bool, said: str

@@ -111,13 +111,14 @@ def test_the_pack_is_told_by_what_stackstorm_runs(tmp_path: Path, monkeypatch: A
         (tmp_path / name).mkdir()
         (tmp_path / name / "file.yaml").write_text("one")
     monkeypatch.setattr(nodes, "_ROOT", tmp_path)
-    before = nodes._of_pack()
+    told: Any = nodes._of_pack
+    before = told.__wrapped__()
     (tmp_path / "lib/file.pyc").write_text("compiled")
     (tmp_path / ".git/file.yaml").write_text("two")
-    assert nodes._of_pack() == before
+    assert told.__wrapped__() == before
     for name in ("actions", "workflows", "sensors", "lib"):
         (tmp_path / name / "file.yaml").write_text("two")
-        assert nodes._of_pack() != before
+        assert told.__wrapped__() != before
         (tmp_path / name / "file.yaml").write_text("one")
 
 

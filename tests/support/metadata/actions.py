@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.support.metadata.builtin import OVERRIDABLE, RUNNERS
-from tests.support.metadata.schemas import ACTION, Schema
+from tests.support.metadata.schemas import ACTION, OVERRIDABLE, RUNNERS, Schema
 from tests.support.metadata.source import run_problems
 from tests.support.metadata.values import Document, own_parameters, shape, value_problems
 

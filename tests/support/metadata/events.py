@@ -6,8 +6,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.support.metadata.builtin import NO_PARAMETERS, OPERATORS, TRIGGER_PARAMETERS
-from tests.support.metadata.schemas import RULE, SENSOR
+from tests.support.metadata.schemas import (
+    NO_PARAMETERS,
+    OPERATORS,
+    RULE,
+    SENSOR,
+    TRIGGER_PARAMETERS,
+)
 from tests.support.metadata.source import class_problems
 from tests.support.metadata.values import EXPRESSION, Document, Known, call_problems, shape
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.support.metadata.builtin import POLICY_PARAMETERS
-from tests.support.metadata.schemas import POLICY
+from tests.support.metadata.schemas import POLICY, POLICY_PARAMETERS
 from tests.support.metadata.values import Document, own_parameters, shape
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgetune.base.documents.options import Options
 from edgetune.base.options import options_of
-from tests.support.metadata.builtin import SENSOR_METHODS
+from tests.support.metadata.schemas import SENSOR_METHODS
 
 _WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _STARTS = {"array": "Sequence[", "object": "Mapping["}

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edgetune.base.files import load_yaml
-from tests.support.metadata.builtin import RUNNERS, TRIGGER_PAYLOADS
-from tests.support.metadata.schemas import PARAMETER, Schema
+from tests.support.metadata.schemas import PARAMETER, RUNNERS, TRIGGER_PAYLOADS, Schema
 
 Document = dict[str, Any]
 

@@ -48,7 +48,7 @@ class Applier:
     def __init__(self, host: Host) -> None:
         self.host = host
 
-    def probe(self, told: Configuration) -> None:
+    def probe(self, configuration: Configuration) -> None:
         """Refused where this host cannot have it, or could not take it back; changes nothing."""
         raise NotImplementedError
 
@@ -60,7 +60,7 @@ class Applier:
         """What is another text whenever ``set`` may have something to do, and costs little."""
         raise NotImplementedError
 
-    def set(self, told: Configuration) -> Dict[str, str]:
+    def set(self, configuration: Configuration) -> Dict[str, str]:
         """Treat these prefixes and no others, and read it back.
 
         It is the same on a second call. Prefixes that cannot be treated come back, each with the

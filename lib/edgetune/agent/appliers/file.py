@@ -69,7 +69,7 @@ class File(Applier):
 
     name = "file"
 
-    def probe(self, told: Configuration) -> None:
+    def probe(self, configuration: Configuration) -> None:
         setup = read_setup(self.host)
         if not self.host.exists(os.path.dirname(setup.file)):
             raise Refused(f"{SETUP}: file: there is no directory {os.path.dirname(setup.file)}")
@@ -77,10 +77,11 @@ class File(Applier):
         for command in (setup.check, setup.reload):
             if self.host.program(command[0]) is None:
                 raise Refused(f"{SETUP}: there is no program {command[0]}")
-        if any(own.initcwnd for own in told.prefixes):
+        if any(own.initcwnd for own in configuration.prefixes):
             raise Refused("a web server sets no initial window, so a file of prefixes has none")
-        if told.algorithm not in self.host.text(ALLOWED).split():
-            raise Refused(f"{ALLOWED} has no {told.algorithm}: the web server may not choose it")
+        name = configuration.algorithm
+        if name not in self.host.text(ALLOWED).split():
+            raise Refused(f"{ALLOWED} has no {name}: the web server may not choose it")
         try:
             # The file is still there after a boot.
             probe_hook(self.host)
@@ -97,13 +98,13 @@ class File(Applier):
             found.append(self.host.text(read_setup(self.host).file))
         return "\n".join(found)
 
-    def set(self, told: Configuration) -> Dict[str, str]:
+    def set(self, configuration: Configuration) -> Dict[str, str]:
         """Have this file, which the web server checked and reloaded.
 
         Failed when it did not; then the file is what it was before, and the web server reloads
         that.
         """
-        setup, text, was = read_setup(self.host), text_of(told), self._told()
+        setup, text, was = read_setup(self.host), text_of(configuration), self._told()
         if was is not None and was.file != setup.file:
             self._clear(was.file)
         _refuse_strangers_of(self.host, setup.file)
@@ -153,8 +154,8 @@ class File(Applier):
             raise Failed(f"{setup.file} is not what was written there")
         self._remember(Told(setup.file, text, True, boot_id))
 
-    def _remember(self, told: Told) -> None:
-        self.host.write(TOLD, json.dumps(told._asdict()).encode() + b"\n", 0o600)
+    def _remember(self, written: Told) -> None:
+        self.host.write(TOLD, json.dumps(written._asdict()).encode() + b"\n", 0o600)
 
     def _clear(self, file: str) -> bool:
         """Leave no prefix in a file; False if it is not ours, or has none."""
@@ -166,10 +167,12 @@ class File(Applier):
         return False
 
 
-def text_of(told: Configuration) -> str:
+def text_of(configuration: Configuration) -> str:
     """The file: ``203.0.113.0/24 bbr;`` for each prefix."""
-    head = f"{HEAD}# number {told.number}, {told.checksum}\n"
-    return head + "".join(f"{own.prefix} {told.algorithm};\n" for own in told.prefixes)
+    head = f"{HEAD}# number {configuration.number}, {configuration.checksum}\n"
+    return head + "".join(
+        f"{own.prefix} {configuration.algorithm};\n" for own in configuration.prefixes
+    )
 
 
 def read_setup(host: Host) -> Setup:

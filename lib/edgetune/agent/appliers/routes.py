@@ -48,7 +48,7 @@ class Routes(Applier):
 
     name = "routes"
 
-    def probe(self, told: Configuration) -> None:
+    def probe(self, configuration: Configuration) -> None:
         """``set`` refuses what only the routing of the host can tell."""
 
     def refuse_strangers(self) -> None:
@@ -60,7 +60,7 @@ class Routes(Applier):
         texts = (_shown(self.host, family) for family in families(self.host))
         return _EXPIRES.sub("", "\n".join(texts))
 
-    def set(self, told: Configuration) -> Dict[str, str]:
+    def set(self, configuration: Configuration) -> Dict[str, str]:
         """Have a route for each prefix, as the main table leads there now, and no other of ours.
 
         It moves next hops where they moved. Failed when the routes that are there in the end are
@@ -68,7 +68,7 @@ class Routes(Applier):
         """
         host, skipped = self.host, {}  # type: Tuple[Host, Dict[str, str]]
         by_family: Dict[str, List[Wanted]] = {family: [] for family in families(host)}
-        for own in told.prefixes:
+        for own in configuration.prefixes:
             family = "-6" if ":" in own.prefix else "-4"
             if family in by_family:
                 by_family[family].append(own)
@@ -78,7 +78,7 @@ class Routes(Applier):
             table = read_table(host, family)
             if own_wanted:
                 _refuse_other_tables(host, family)
-            routes, problems = plan_routes(table.others, own_wanted, told.algorithm)
+            routes, problems = plan_routes(table.others, own_wanted, configuration.algorithm)
             problems.update(_change(host, family, table.ours, routes))
             skipped.update(problems)
             _refuse_other_routes(host, family, routes, problems)

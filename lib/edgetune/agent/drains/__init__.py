@@ -71,27 +71,27 @@ class Note:
             raise Failed(f"{self._file} is damaged: {error}") from None
         raise Failed(f"{self._file} is damaged: it holds no object")
 
-    def write(self, **told: object) -> None:
+    def write(self, **values: object) -> None:
         """Remember this, and when that was; durable when it returns."""
         moment = {"boot_id": self._host.boot_id, "uptime": self._uptime()}
         self._host.make_directory(STATE, 0o700)
-        self._host.write(self._file, json.dumps({**told, **moment}).encode() + b"\n", 0o600)
+        self._host.write(self._file, json.dumps({**values, **moment}).encode() + b"\n", 0o600)
 
     def forget(self) -> None:
         """Remember nothing."""
         self._host.remove(self._file)
 
-    def age(self, told: Dict[str, Any]) -> float:
+    def age(self, note: Dict[str, Any]) -> float:
         """Seconds since it was written."""
-        uptime, since = self._uptime(), told.get("uptime")
-        same = told.get("boot_id") == self._host.boot_id
+        uptime, since = self._uptime(), note.get("uptime")
+        same = note.get("boot_id") == self._host.boot_id
         return uptime - since if same and isinstance(since, (int, float)) else uptime
 
     def _uptime(self) -> float:
-        told = first_number(self._host, "/proc/uptime")
-        if told is None:
+        seconds = first_number(self._host, "/proc/uptime")
+        if seconds is None:
             raise Failed("this host does not tell its uptime")
-        return told
+        return seconds
 
 
 DRAINS = ("bird", "flag")

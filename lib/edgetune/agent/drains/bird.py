@@ -84,16 +84,16 @@ class Bird:
 
         BIRD looks at the rights of the socket first.
         """
-        told = self.ask('disable "edgetune asks"')
-        if NO_MATCH in told:
+        reply = self.ask('disable "edgetune asks"')
+        if NO_MATCH in reply:
             return ""
-        return f"BIRD at {self._path} obeys nothing: {_first(told)}"
+        return f"BIRD at {self._path} obeys nothing: {_first(reply)}"
 
     def set(self, name: str, enabled: bool) -> None:
         """Enable or disable a protocol, and wait until that shows; Refused where it is denied."""
-        told = self.ask(f"{'enable' if enabled else 'disable'} {name}")
-        if DENIED in told:
-            raise Refused(f"BIRD at {self._path}: {name}: {_first(told)}")
+        reply = self.ask(f"{'enable' if enabled else 'disable'} {name}")
+        if DENIED in reply:
+            raise Refused(f"BIRD at {self._path}: {name}: {_first(reply)}")
         while True:
             own = self.protocols().get(name)
             if own is None:
@@ -101,7 +101,7 @@ class Bird:
             if (own.state != "down") if enabled else (own.state == "down"):
                 return
             if time.monotonic() > self._end:
-                raise Failed(f"BIRD at {self._path}: {name} is {own.state}: {_first(told)}")
+                raise Failed(f"BIRD at {self._path}: {name} is {own.state}: {_first(reply)}")
             time.sleep(0.05)
 
     def ask(self, command: str) -> Dict[str, List[str]]:
@@ -135,8 +135,8 @@ class Bird:
         return found
 
 
-def _first(told: Dict[str, List[str]]) -> str:
-    lines = [line.strip() for lines in told.values() for line in lines]
+def _first(reply: Dict[str, List[str]]) -> str:
+    lines = [line.strip() for lines in reply.values() for line in lines]
     return next(filter(None, lines), "it says nothing")
 
 
@@ -271,12 +271,12 @@ class BirdDrain(Drain):
 
     def _since(self) -> float:
         """Seconds since it is announced with the community; "long ago" where others did that."""
-        told = self._note.read()
-        return self._wait if told is None else self._note.age(told)
+        note = self._note.read()
+        return self._wait if note is None else self._note.age(note)
 
     def _before(self) -> Dict[str, Any]:
-        told = self._note.read() or {}
-        before = told.get("before", {})
+        note = self._note.read() or {}
+        before = note.get("before", {})
         if not isinstance(before, dict):
             raise Failed("the note of the drain is damaged: before is no object")
         return before

@@ -78,10 +78,10 @@ class Flag(Drain):
 
     def _since_change(self) -> "float | None":
         """Seconds since we changed the flag to what it is; None where others did, or nobody."""
-        told = self._note.read()
-        if told is None or told.get("file") != self._file:
+        note = self._note.read()
+        if note is None or note.get("file") != self._file:
             return None
-        return self._note.age(told) if told.get("flagged") == self._is_there() else None
+        return self._note.age(note) if note.get("flagged") == self._is_there() else None
 
     def _age_by_hand(self) -> float:
         with self.host.directory(os.path.dirname(self._file)) as directory:

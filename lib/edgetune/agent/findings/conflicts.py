@@ -86,13 +86,13 @@ def drift(snap: Any) -> Iterator[Json]:
     rows = drifted(snap.host)
     for tuning in dict.fromkeys(row["tuning"] for row in rows):
         own = [row for row in rows if row["tuning"] == tuning]
-        told = []
+        lines = []
         for row in own:
             wanted, now, stored = (
                 _shown(row[name]) for name in ("wanted", "runtime", "persistent")
             )
-            told.append(f"{row['id']} wants {wanted}, has {now}, after a boot {stored}")
-        what = f"settings of {tuning} have drifted ({len(own)}): {_few(told)}"
+            lines.append(f"{row['id']} wants {wanted}, has {now}, after a boot {stored}")
+        what = f"settings of {tuning} have drifted ({len(own)}): {_few(lines)}"
         yield finding("drift", what, {"settings": len(own)}, tuning, "conflict")
 
 

@@ -19,7 +19,7 @@ from edgetune.agent.freebsd.readings import (
     environment,
     number,
     queues,
-    told,
+    read_parameter,
 )
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Json, complaint
@@ -96,7 +96,7 @@ def segments_again(snap: Snapshot) -> Iterator[Json]:
     """Segments sent again, by a TCP stack that RACK could take the place of."""
     again, first = "tcp_retransmits", "tcp_segments_out"
     sent = snap.rate(again, first)
-    stack = told(snap.host, "net.inet.tcp.functions_default")
+    stack = read_parameter(snap.host, "net.inet.tcp.functions_default")
     share = snap.rate(again) / sent if sent else 0.0
     if stack == "freebsd" and share >= AGAIN:
         what = f"{percent(share)} of the segments are sent again, by the TCP stack {stack}"
@@ -149,7 +149,7 @@ def kernel_tls(snap: Snapshot) -> Iterator[Json]:
 
 
 def _switched_off(snap: Snapshot, name: str, parameter: str, what: str) -> Iterator[Json]:
-    if told(snap.host, parameter) == "0":
+    if read_parameter(snap.host, parameter) == "0":
         numbers = {parameter.rpartition(".")[2]: 0}
         yield finding(name, f"{what}: {parameter} is 0", numbers)
 
@@ -186,7 +186,7 @@ def _known(snap: Snapshot, parameter: str) -> Dict[str, int]:
 
 
 def _is(snap: Snapshot, parameter: str) -> str:
-    return f"{parameter} is {told(snap.host, parameter) or 'not told'}"
+    return f"{parameter} is {read_parameter(snap.host, parameter) or 'not told'}"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -130,12 +130,12 @@ _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 def old_kernel(snap: Snapshot) -> Iterator[Json]:
     """A kernel that was built long ago."""
-    told = snap.host.text("/proc/version")
-    built = _built(told)
+    version = snap.host.text("/proc/version")
+    built = _built(version)
     age = snap.now - built if built else 0.0
     if age >= OLD:
         years = age / 365 / 86400
-        what = f"the kernel was built {years:.1f} years ago: {told.split(' (')[0]}"
+        what = f"the kernel was built {years:.1f} years ago: {version.split(' (')[0]}"
         is_debian = re.search(r"^ID=\"?debian\b", snap.host.text("/etc/os-release"), re.MULTILINE)
         tuning = "kernel_upgrade" if is_debian else None
         yield finding("old_kernel", what, {"days": int(age / 86400)}, tuning, "note")

@@ -14,7 +14,6 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from edgetune.agent.freebsd.readings import (
     MADE_UP,
     Interface,
-    all_told,
     carrying,
     domain_of,
     domains,
@@ -23,6 +22,7 @@ from edgetune.agent.freebsd.readings import (
     environments,
     number,
     queues,
+    read_parameters,
     whole,
 )
 from edgetune.agent.host import Host
@@ -53,8 +53,8 @@ def zones(host: Host) -> Dict[str, Zone]:
 
 def _row(line: str) -> Tuple[str, Zone]:
     """Name and numbers. Sums over zones would lose one that is passed over."""
-    name, _, told = line.rpartition(":")
-    columns = [word.strip() for word in told.split(",")]
+    name, _, values = line.rpartition(":")
+    columns = [word.strip() for word in values.split(",")]
     if not name or len(columns) < len(OF_ZONE) or not all(word.isdigit() for word in columns):
         raise Failed(f"vmstat -z tells an odd line: {line[:80]}")
     row = dict(zip(OF_ZONE, map(int, columns)))
@@ -94,9 +94,9 @@ def counters(host: Host, known: Optional[Dict[str, Zone]] = None) -> Dict[str, i
 
 def gauges(host: Host) -> Dict[str, Optional[float]]:
     """The load, and the memory that is free or could be at once."""
-    told = all_told(host, ("vm.loadavg", *PAGES, "hw.pagesize"))
-    load = re.match(r"\{ ([0-9.]+) ", told.get("vm.loadavg", ""))
-    numbers = [whole(told.get(name)) for name in (*PAGES, "hw.pagesize")]
+    parameters = read_parameters(host, ("vm.loadavg", *PAGES, "hw.pagesize"))
+    load = re.match(r"\{ ([0-9.]+) ", parameters.get("vm.loadavg", ""))
+    numbers = [whole(parameters.get(name)) for name in (*PAGES, "hw.pagesize")]
     known = [own for own in numbers if own is not None]
     return {
         "load1": float(load.group(1)) if load else None,
@@ -154,8 +154,8 @@ def _interfaces(host: Host) -> Dict[str, int]:
 
 def _memory(known: Dict[str, Zone]) -> Dict[str, int]:
     """Requests for buffers of the network, and of the pager, that were refused or had to wait."""
-    told = {"mbuf_waits": waits_for(known, "mbuf"), "pbuf_waits": waits_for(known, "pbuf")}
-    return {name: count for name, count in told.items() if count is not None}
+    waits = {"mbuf_waits": waits_for(known, "mbuf"), "pbuf_waits": waits_for(known, "pbuf")}
+    return {name: count for name, count in waits.items() if count is not None}
 
 
 def _cards(host: Host) -> Dict[str, int]:
@@ -170,8 +170,8 @@ def _cards(host: Host) -> Dict[str, int]:
     names = [name for card in cards for name in _overruns(card)]
     if not cards or not all(_overruns(card) for card in cards):
         return {}
-    told = all_told(host, names)
-    counts = [whole(told.get(name)) for name in names]
+    parameters = read_parameters(host, names)
+    counts = [whole(parameters.get(name)) for name in names]
     known = [count for count in counts if count is not None]
     return {"rx_overruns": sum(known)} if len(known) == len(names) else {}
 
@@ -184,9 +184,9 @@ def _overruns(card: str) -> List[str]:
 
 def _cpus(host: Host) -> Dict[str, int]:
     """Of ``kern.cp_time``: user, nice, system, interrupt, idle, in ticks of ``stathz``."""
-    told = all_told(host, ("kern.cp_time", "kern.clockrate"))
-    ticks = told.get("kern.cp_time", "").split()
-    rate = re.search(r"stathz = ([0-9]+)", told.get("kern.clockrate", ""))
+    parameters = read_parameters(host, ("kern.cp_time", "kern.clockrate"))
+    ticks = parameters.get("kern.cp_time", "").split()
+    rate = re.search(r"stathz = ([0-9]+)", parameters.get("kern.clockrate", ""))
     if len(ticks) != 5 or not all(own.isdigit() for own in ticks) or not rate:
         return {}
     hertz = int(rate.group(1))
@@ -208,11 +208,13 @@ WRITTEN = ("/etc", "/var")
 
 def system_facts(host: Host) -> Json:
     """All that another system tells in other ways; what FreeBSD does not have is empty."""
-    told = all_told(host, ("kern.osrelease", "kern.hostname", "hw.physmem", "vm.swap_total"))
+    parameters = read_parameters(
+        host, ("kern.osrelease", "kern.hostname", "hw.physmem", "vm.swap_total")
+    )
     boots = or_none(environments, host)
-    release = told.get("kern.osrelease") or os.uname().release
+    release = parameters.get("kern.osrelease") or os.uname().release
     return {
-        "hostname": told.get("kern.hostname") or os.uname().nodename,
+        "hostname": parameters.get("kern.hostname") or os.uname().nodename,
         "machine": {
             name: environment(host, f"smbios.system.{name}") for name in ("uuid", "serial")
         },
@@ -220,7 +222,7 @@ def system_facts(host: Host) -> Json:
         "kernel": release,
         "uptime": time.monotonic(),
         "cpus": cpu_facts(host),
-        "memory": _memory_of(told, number(host, "vm.ndomains") or 1),
+        "memory": _memory_of(parameters, number(host, "vm.ndomains") or 1),
         "nics": {own.name: _nic(host, own) for own in carrying(host)},
         "thp": {},
         # The boot environment that is the default; "" where there are none.
@@ -233,8 +235,8 @@ def system_facts(host: Host) -> Json:
 
 def cpu_facts(host: Host) -> Json:
     """What CPUs there are."""
-    told = all_told(host, ("hw.ncpu", "hw.model"))
-    count, model = whole(told.get("hw.ncpu")) or 1, told.get("hw.model")
+    parameters = read_parameters(host, ("hw.ncpu", "hw.model"))
+    count, model = whole(parameters.get("hw.ncpu")) or 1, parameters.get("hw.model")
     vendors = [VENDORS[name] for name in VENDORS if model and model.startswith(name)]
     return {
         "online": format_cpus(set(range(count))),
@@ -248,8 +250,8 @@ def cpu_facts(host: Host) -> Json:
     }
 
 
-def _memory_of(told: Dict[str, str], domains: int) -> Json:
-    total, swap = whole(told.get("hw.physmem")), whole(told.get("vm.swap_total"))
+def _memory_of(parameters: Dict[str, str], domains: int) -> Json:
+    total, swap = whole(parameters.get("hw.physmem")), whole(parameters.get("vm.swap_total"))
     total_kb = None if total is None else total // 1024
     return {
         "total_kb": total_kb,

@@ -26,14 +26,14 @@ def is_there(host: Host, name: str, sort: str = "") -> bool:
 def value_of(host: Host, name: str) -> str:
     """The value of a parameter, white space normalised; Unsupported where there is none."""
     status, output, _ = host.attempt("sysctl", name)
-    told, _, value = output.partition(": ")
+    key, _, value = output.partition(": ")
     # Of a node it tells what is below; of one that has no format, nothing.
-    if status != 0 or told != name:
+    if status != 0 or key != name:
         raise Unsupported(f"{name}: this kernel has no such parameter")
     return " ".join(value.split())
 
 
-def told(host: Host, name: str) -> Optional[str]:
+def read_parameter(host: Host, name: str) -> Optional[str]:
     """The same; None where there is none, or it cannot be asked for."""
     try:
         return value_of(host, name)
@@ -41,7 +41,7 @@ def told(host: Host, name: str) -> Optional[str]:
         return None
 
 
-def all_told(host: Host, names: Sequence[str]) -> Dict[str, str]:
+def read_parameters(host: Host, names: Sequence[str]) -> Dict[str, str]:
     """The values of those that are there, each of one line; one sysctl(8) is asked for all.
 
     A last line without its end may be a part of one, and counts for nothing.
@@ -62,7 +62,7 @@ def whole(text: Optional[str]) -> Optional[int]:
 
 def number(host: Host, name: str) -> Optional[int]:
     """The value of a parameter that is one."""
-    return whole(told(host, name))
+    return whole(read_parameter(host, name))
 
 
 def environment(host: Host, name: str) -> str:
@@ -122,8 +122,8 @@ def _interface(block: str) -> Interface:
     carries = status is None or status.group(1).strip() in ("active", "associated", "no ring")
     speed = re.search(r"\smedia: .*?\b([0-9]+)(G?)[Bb]ase", block)
     rate = int(speed.group(1)) * (1000 if speed.group(2) else 1) if speed else None
-    told = re.findall(r"^\s+inet6? ([0-9A-Fa-f.:]+)", block, re.MULTILINE)
-    return Interface(head.group(1), is_up and carries, rate, told)
+    addresses = re.findall(r"^\s+inet6? ([0-9A-Fa-f.:]+)", block, re.MULTILINE)
+    return Interface(head.group(1), is_up and carries, rate, addresses)
 
 
 def gateways(host: Host) -> Iterator[str]:
@@ -185,7 +185,9 @@ def domain_of(host: Host, interface: str) -> Optional[int]:
     Interfaces of mlx5en(4) are no devices: they tell the name of theirs.
     """
     own = (
-        told(host, f"dev.mce.{interface[3:]}.conf.device_name") if interface[:3] == "mce" else None
+        read_parameter(host, f"dev.mce.{interface[3:]}.conf.device_name")
+        if interface[:3] == "mce"
+        else None
     )
     driver, unit = driver_and_unit(own or interface)
     return number(host, f"dev.{driver}.{unit}.%domain")
@@ -260,7 +262,7 @@ def channels_told_by(interface: str) -> str:
 
 def _of_channels(host: Host, interface: str, unit: str) -> List[Queue]:
     """Interrupts of mlx5en(4) have no names of queues; it tells them where debug_stats is 1."""
-    text = told(host, f"dev.mce.{unit}.hw_ctx_debug") or ""
+    text = read_parameter(host, f"dev.mce.{unit}.hw_ctx_debug") or ""
     found = [(int(own.group(1)), int(own.group(2))) for own in _OF_CHANNEL.finditer(text)]
     if [channel for channel, _ in found] != [*range(len(found))]:
         return []
@@ -271,17 +273,19 @@ def _of_channels(host: Host, interface: str, unit: str) -> List[Queue]:
 
 def _place(host: Host, device: str) -> Tuple[str, int]:
     """Adapter and port of an interface; ("", -1) where they are not told."""
-    port = re.search(r"\bport=([0-9]+)", told(host, f"{device}.%location") or "")
-    return (told(host, f"{device}.%parent") or "", int(port.group(1))) if port else ("", -1)
+    port = re.search(r"\bport=([0-9]+)", read_parameter(host, f"{device}.%location") or "")
+    return (
+        (read_parameter(host, f"{device}.%parent") or "", int(port.group(1))) if port else ("", -1)
+    )
 
 
 def cpus_of(host: Host, queue: Queue) -> Set[int]:
     """The CPUs that may serve it; Unsupported where cpuset(1) does not tell."""
     try:
-        told = host.run("cpuset", "-g", "-x", str(queue.irq)).strip()
+        output = host.run("cpuset", "-g", "-x", str(queue.irq)).strip()
     except Failed as why:
         raise Unsupported(str(why)) from None
-    mask = re.fullmatch(rf"irq {queue.irq} mask: ([0-9, ]+)", told)
+    mask = re.fullmatch(rf"irq {queue.irq} mask: ([0-9, ]+)", output)
     if mask is None:
         raise Unsupported(f"cpuset -g -x {queue.irq} tells no CPUs of {queue.name}")
     return parse_cpus(mask.group(1))

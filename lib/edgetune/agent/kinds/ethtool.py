@@ -216,9 +216,9 @@ def group_of(name: str) -> str:
 
 
 def _counted(command: int, interface: str, most: Dict[str, int], now: Dict[str, int]) -> Counted:
-    told = dict(_of(_answer(command, interface)))
+    attributes = dict(_of(_answer(command, interface)))
     maxima, present = (
-        {name: _number(told[kind]) for name, kind in kinds.items() if kind in told}
+        {name: _number(attributes[kind]) for name, kind in kinds.items() if kind in attributes}
         for kinds in (most, now)
     )
     return maxima, present
@@ -245,8 +245,8 @@ def _answer(command: int, interface: str) -> bytes:
 def _family() -> int:
     with _connection() as connection:
         name = _attribute(FAMILY_NAME, b"ethtool\0")
-        told = dict(_of(_ask(connection, CONTROLLER, GET_FAMILY, name)))
-    return int(struct.unpack("=H", told[FAMILY_ID])[0])
+        attributes = dict(_of(_ask(connection, CONTROLLER, GET_FAMILY, name)))
+    return int(struct.unpack("=H", attributes[FAMILY_ID])[0])
 
 
 def _connection() -> "socket.socket":
@@ -260,14 +260,14 @@ def _connection() -> "socket.socket":
 def _ask(connection: "socket.socket", family: int, command: int, attributes: bytes) -> bytes:
     body = struct.pack("=BBH", command, 1, 0) + attributes
     connection.sendto(struct.pack("=IHHII", 16 + len(body), family, REQUEST, 1, 0) + body, (0, 0))
-    told = connection.recv(LONGEST)
-    size, kind = struct.unpack_from("=IH", told)
+    message = connection.recv(LONGEST)
+    size, kind = struct.unpack_from("=IH", message)
     if kind == ERROR:
-        number = -struct.unpack_from("=i", told, 16)[0]
+        number = -struct.unpack_from("=i", message, 16)[0]
         raise OSError(number, os.strerror(number))
-    if kind != family or size != len(told):
-        raise OSError(f"the kernel answers {size} bytes of {kind} in {len(told)}")
-    return told[20:]
+    if kind != family or size != len(message):
+        raise OSError(f"the kernel answers {size} bytes of {kind} in {len(message)}")
+    return message[20:]
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

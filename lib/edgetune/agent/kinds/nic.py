@@ -160,8 +160,8 @@ class NicCounts(NicParts):
 
     def read(self, interface: str) -> Counts:
         """What the kernel tells, or ethtool; Unsupported without an answer."""
-        told = told_by_kernel(self.host, self.show, interface, type(self).of_kernel)
-        return Counts(*told) if told and told[1] else self._read_text(interface)
+        numbers = told_by_kernel(self.host, self.show, interface, type(self).of_kernel)
+        return Counts(*numbers) if numbers and numbers[1] else self._read_text(interface)
 
     def _read_text(self, interface: str) -> Counts:
         found = Counts({}, {})

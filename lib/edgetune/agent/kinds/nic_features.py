@@ -88,22 +88,22 @@ class NicFeatures(NicParts):
     def _features(self, target: Target) -> Dict[str, Feature]:
         self.queues(target)
         interface = target["interface"]
-        told = told_by_kernel(self.host, "-k", interface, ethtool.features)
-        return of_kernel(told) if told else of_text(show(self.host, "-k", interface))
+        features = told_by_kernel(self.host, "-k", interface, ethtool.features)
+        return of_kernel(features) if features else of_text(show(self.host, "-k", interface))
 
 
-def of_kernel(told: ethtool.Features) -> Dict[str, Feature]:
+def of_kernel(features: ethtool.Features) -> Dict[str, Feature]:
     """As ethtool shows them: several of one group below its name, a single one by that name."""
     groups: Dict[str, List[str]] = {}
     found: Dict[str, Feature] = {}
-    for name in told.names:
+    for name in features.names:
         group = ethtool.group_of(name)
         if group:
             groups.setdefault(group, []).append(name)
         else:
-            found[name] = _feature(told, name)
+            found[name] = _feature(features, name)
     for group, names in groups.items():
-        members = {name: _feature(told, name) for name in names}
+        members = {name: _feature(features, name) for name in names}
         if len(members) == 1:
             found[group] = members.popitem()[1]
             continue
@@ -114,9 +114,9 @@ def of_kernel(told: ethtool.Features) -> Dict[str, Feature]:
     return found
 
 
-def _feature(told: ethtool.Features, name: str) -> Feature:
-    fixed = name not in told.changeable
-    value, wanted = ("on" if name in part else "off" for part in (told.active, told.wanted))
+def _feature(features: ethtool.Features, name: str) -> Feature:
+    fixed = name not in features.changeable
+    value, wanted = ("on" if name in part else "off" for part in (features.active, features.wanted))
     return Feature(value, value if fixed else wanted, fixed)
 
 

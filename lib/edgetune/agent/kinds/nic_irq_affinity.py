@@ -54,8 +54,8 @@ class NicIrqAffinity(NicQueueCpus):
         if MOVED in (now, was) or super().is_back(target, now, was):
             return True
         here = {own.name: format_cpus(own.allowed) for own in self._all(target)}
-        told = [own.rpartition(": ") for own in str(was).split(", ")]
-        return all(name and here.get(name) == cpus for name, _, cpus in told)
+        masks = [own.rpartition(": ") for own in str(was).split(", ")]
+        return all(name and here.get(name) == cpus for name, _, cpus in masks)
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when the kernel or irqbalance has its own mind."""

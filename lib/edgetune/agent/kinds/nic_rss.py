@@ -101,9 +101,9 @@ def read_rss(text: str) -> Parts:
         ("key", r"^RSS hash key:\n([0-9a-f:]+)$"),
         ("hfunc", r"^RSS hash function:\n(?: +\S+: off\n)* +(\S+): on$"),
     ):
-        told = re.search(pattern, text, re.MULTILINE)
-        if told:
-            found[name] = told.group(1)
+        match = re.search(pattern, text, re.MULTILINE)
+        if match:
+            found[name] = match.group(1)
     return found
 
 

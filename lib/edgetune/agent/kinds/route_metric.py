@@ -53,8 +53,8 @@ class Route:
 
     def __init__(self, line: str) -> None:
         """Of one line of ``ip -d -o route show``; Unsupported when we could not give it back."""
-        told = [*line.replace("\\", " ").split(), "nh_info"]
-        words, shown = told[: told.index("nh_info")], told[told.index("nh_info") + 1 :]
+        tokens = [*line.replace("\\", " ").split(), "nh_info"]
+        words, shown = tokens[: tokens.index("nh_info")], tokens[tokens.index("nh_info") + 1 :]
         self.type, self.destination = words[:2]
         found = [group for group in _groups(words[2:]) if group[0] not in TOLD]
         if "nhid" in words and not {"via", "dev", "nexthop"}.intersection(words):

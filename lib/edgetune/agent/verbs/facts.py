@@ -54,8 +54,8 @@ def _of_freebsd(host: Host) -> Json:
 
 def _of_linux(host: Host) -> Json:
     loader, huge_pages = or_none(boot_loader, host), MemoryThp(host)
-    told = host.text("/etc/os-release") or host.text("/usr/lib/os-release")
-    pairs = [line.partition("=") for line in told.splitlines()]
+    text = host.text("/etc/os-release") or host.text("/usr/lib/os-release")
+    pairs = [line.partition("=") for line in text.splitlines()]
     release = {key: value.strip("'\"") for key, _, value in pairs}
     thp = [own for own in ({"file": "enabled"}, {"file": "defrag"}) if huge_pages.present(own)]
     watchdog = "/sys/class/watchdog/watchdog0"

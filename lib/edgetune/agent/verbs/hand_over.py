@@ -234,5 +234,5 @@ def hand_over(host: Host, request: Request) -> Json:
             raise Refused("; ".join(found))
         if not dry_run:
             _hand_over(host, journal, files)
-        told = {name: new for name, (new, _) in files.items()}
-        return {"files": told, "found": True, "wrong": []}
+        moved = {name: new for name, (new, _) in files.items()}
+        return {"files": moved, "found": True, "wrong": []}

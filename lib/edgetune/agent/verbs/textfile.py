@@ -23,10 +23,10 @@ def textfile(host: Host, request: Request) -> Json:
         missing = _obstacle(host, directory) if directory else ""
         try:
             Textfile(host).keep("" if missing else directory)
-            told = BootHook(host).sync()
+            problem = BootHook(host).sync()
         except OSError as error:
-            missing, told = str(error), ""
-        return {"missing": missing or told}
+            missing, problem = str(error), ""
+        return {"missing": missing or problem}
 
 
 def _obstacle(host: Host, directory: str) -> str:

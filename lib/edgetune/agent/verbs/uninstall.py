@@ -55,9 +55,9 @@ def uninstall(host: Host, request: Request) -> Json:
             rollout = host.text(NOT_READY, "a rollout")
             raise Refused(f"{rollout} has drained this host: it has {NOT_READY}")
         kept, journals = Textfile(host).directory, Journals(host)
-        told = [f"{kept}/{NAME}"] if kept else []
+        copies = [f"{kept}/{NAME}"] if kept else []
         drafts = [f"{STATE}/{name}" for name in host.names(STATE) if _DRAFT.fullmatch(name)]
-        names = [*OURS, *told, Directories.FILE, *drafts, *LAST]
+        names = [*OURS, *copies, Directories.FILE, *drafts, *LAST]
         files = [name for name in names if host.exists(name)]
         tunings = sorted([*(own.tuning for own in journals.all()), *journals.damaged()])
         if not dry_run:

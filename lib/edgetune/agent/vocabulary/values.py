@@ -46,8 +46,8 @@ def _parts(text: str) -> Tuple[Optional[str], ...]:
 
 def in_a_line(text: str) -> str:
     """A text as it stands in a line: of a file as much of its digest as people compare."""
-    told = text if FORM.fullmatch(text) or "\n" not in text else described(text.encode())
-    return re.sub(r"(?<=^sha256:)([0-9a-f]{12})[0-9a-f]{52}(?=, [0-9]+ bytes, )", r"\1", told)
+    short = text if FORM.fullmatch(text) or "\n" not in text else described(text.encode())
+    return re.sub(r"(?<=^sha256:)([0-9a-f]{12})[0-9a-f]{52}(?=, [0-9]+ bytes, )", r"\1", short)
 
 
 NODE = r"[0-9]{1,4}"

@@ -7,13 +7,13 @@ edgetune.batch.ROLLOUT.NUMBER
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, field
+from dataclasses import field
 
 from edgetune import PACK, RECORD_SCHEMA
 from edgetune.base import clock
 from edgetune.base.clock import Reading, shifted
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.reading import check_is, decoded
+from edgetune.base.documents.reading import check_is, decoded, encoded
 from edgetune.base.documents.schema import read_versioned
 from edgetune.base.documents.settings import Standing
 from edgetune.base.sanitize import shortened
@@ -66,8 +66,8 @@ class HostStep:
 
     def go(self, step: str, error: str | None = None) -> None:
         """The host is now at ``step``."""
-        told = None if error is None else shortened(error)
-        self.step, self.at, self.error = step, clock.now(), told
+        reason = None if error is None else shortened(error)
+        self.step, self.at, self.error = step, clock.now(), reason
         self.awaited, self.let_in = "", 0
 
     def shift(self, seconds: float) -> None:
@@ -144,7 +144,7 @@ class Batch:
     def document(self) -> str:
         """As it is stored, with the time."""
         self.clock = clock.reading()
-        return json.dumps({"schema": RECORD_SCHEMA, **asdict(self)})
+        return json.dumps({"schema": RECORD_SCHEMA, **encoded(self)})
 
 
 def batch_key(rollout: str, number: int | str = "") -> str:

@@ -163,11 +163,11 @@ def findings_text(findings: Iterable[Finding], advised: bool = False) -> list[st
     """
     rows = grouped(findings)
     more = [f"and {len(rows) - _FEW} more"] if len(rows) > _FEW else []
-    told = [
+    lines = [
         finding_text(row) + (f" -> {row.advice}" if advised or not row.hosts else "")
         for row in rows[:_FEW]
     ]
-    return [*told, *more]
+    return [*lines, *more]
 
 
 def finding_text(row: Group) -> str:

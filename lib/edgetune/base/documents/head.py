@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 from itertools import groupby
 
 from edgetune import PACK, RECORD_SCHEMA
@@ -19,7 +19,7 @@ from edgetune.base.clock import Reading, shifted
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.look import Conclusion
 from edgetune.base.documents.plan import Plan
-from edgetune.base.documents.reading import check_is, decoded
+from edgetune.base.documents.reading import check_is, decoded, encoded
 from edgetune.base.documents.schema import read_versioned
 from edgetune.base.documents.words import State
 from edgetune.base.durations import utc
@@ -246,7 +246,7 @@ class Head:
     def document(self) -> str:
         """As it is stored, with the time."""
         self.clock = clock.reading()
-        return json.dumps({"schema": RECORD_SCHEMA, **asdict(self)})
+        return json.dumps({"schema": RECORD_SCHEMA, **encoded(self)})
 
 
 def head_key(rollout: str) -> str:

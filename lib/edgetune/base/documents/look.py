@@ -234,13 +234,13 @@ class Look:
     @property
     def conclusion(self) -> Conclusion:
         """What the head of the record keeps of it."""
-        told = Conclusion(self.verdict, self.decision, self.reason)
+        conclusion = Conclusion(self.verdict, self.decision, self.reason)
         if not self.metrics:
-            return told
+            return conclusion
         own = self.metrics[0]
         found = {row.metric: row.known_ratio for row in self.metrics if row.role != "part"}
         return replace(
-            told,
+            conclusion,
             ratio=own.known_ratio,
             metric=own.metric,
             measured=own.measured,

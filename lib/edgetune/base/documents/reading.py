@@ -63,6 +63,7 @@ _KINDS = {
     list: "a list",
     dict: "a mapping",
 }
+_AS_IT_IS = frozenset((str, int, float, bool, type(None)))
 _CONTAINERS = {"list": (list, "a list"), "tuple": (list, "a list"), "dict": (dict, "a mapping")}
 
 
@@ -102,7 +103,10 @@ def taken(kind: type[Kind], values: Mapping[str, object]) -> Kind:
 
 def encoded(value: Any) -> Any:
     """What ``decoded`` reads: a dataclass as a mapping, those inside it, too; all else as it is."""
-    known = _fields_of(type(value))
+    kind = type(value)
+    if kind in _AS_IT_IS:
+        return value
+    known = _fields_of(kind)
     if known:
         own = ((name, each, getattr(value, name)) for name, each in known.items())
         kept = ((name, inner) for name, e, inner in own if inner is not None or not e.kept_if_set)

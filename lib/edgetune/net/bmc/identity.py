@@ -45,8 +45,8 @@ def matches(machine: object, system: object) -> bool:
 
 def is_named(name: str, system: object) -> bool:
     """Whether a UUID or serial number that somebody wrote down is one that the BMC tells."""
-    told = _told(system, _THERE)
-    return bool(name) and name.lower() in (text.lower() for text in told.values())
+    stated = _told(system, _THERE)
+    return bool(name) and name.lower() in (text.lower() for text in stated.values())
 
 
 def told_uuid(machine: object) -> str:

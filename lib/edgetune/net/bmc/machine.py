@@ -57,8 +57,8 @@ def reset(client: Client, system: Answer, request: Request) -> dict[str, object]
     if kind != ON and in_post(system) and not request.disbelieve_post:
         raise BmcError("busy", f"the machine is in POST, and is left alone: {progress}")
     if kind == FORCED and not request.os_answers and progress != "OSRunning":
-        told = f"its boot progress is {progress}" if progress else "its BMC does not tell"
-        raise BmcError("refused", f"the machine may be in POST, and is left alone: {told}")
+        progress_text = f"its boot progress is {progress}" if progress else "its BMC does not tell"
+        raise BmcError("refused", f"the machine may be in POST, and is left alone: {progress_text}")
     client.change("POST", target, {"ResetType": kind})
     return {"sent": True}
 

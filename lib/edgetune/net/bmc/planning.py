@@ -183,8 +183,8 @@ def find_knob(
             return Knob(make.machines, {m: wanted for m, wanted in found.items() if wanted})
     offered = registry.offers("snoop") if registry else ""
     if offered:
-        told = f"no attribute of this machine is known to set it; its registry lists {offered}"
-        raise BmcError("refused", told)
+        problem = f"no attribute of this machine is known to set it; its registry lists {offered}"
+        raise BmcError("refused", problem)
     after = " (CPUs after the Xeon E5 v4 have no choice)" if "Xeon" in cpu else ""
     raise BmcError("refused", f"this machine has no such setting{after}")
 

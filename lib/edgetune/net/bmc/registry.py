@@ -147,8 +147,8 @@ class Registry:
         entry = self._entries[name]
         properties = [what for attribute, what in self._rules if attribute == name]
         rules = [(what, self._rule(name, what, values)) for what in properties]
-        told = {what: at(rule, "MapToValue") for what, rule in rules if rule}
-        return {**entry, **told} if isinstance(entry, Mapping) else entry
+        targets = {what: at(rule, "MapToValue") for what, rule in rules if rule}
+        return {**entry, **targets} if isinstance(entry, Mapping) else entry
 
     def _side_effect(self, wanted: Values, before: Values, derived: Collection[str]) -> str | None:
         """What would change beside what is wanted."""

@@ -84,8 +84,8 @@ def _checked(
     if problem:
         raise BmcError("refused", problem)
     after = {**state.current, **typed}
-    told = {name for name in derived if registry.tells(name, typed[name], after)}
-    return {name: value for name, value in typed.items() if name not in told}, derived
+    implied = {name for name in derived if registry.tells(name, typed[name], after)}
+    return {name: value for name, value in typed.items() if name not in implied}, derived
 
 
 def taken_back(wanted: Values, ours: Values) -> list[str]:
@@ -278,8 +278,8 @@ def _judge(
     if posting and (lost or waits):
         return "running", "POST is under way"
     if lost:
-        told = f": {'; '.join(messages)}" if messages else ""
-        reason = ", ".join(_still(state, n, wanted[n]) for n in lost) + told
+        details = f": {'; '.join(messages)}" if messages else ""
+        reason = ", ".join(_still(state, n, wanted[n]) for n in lost) + details
         known = messages or any(name in state.pending for name in lost)
         return "failed" if known else "absent", reason
     if waits:

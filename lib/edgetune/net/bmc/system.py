@@ -163,9 +163,9 @@ def reset_action(client: Client, system: Answer) -> tuple[str, list[str]]:
     action = at(system.data, "Actions", "#ComputerSystem.Reset")
     kinds = list_at(action, "ResetType@Redfish.AllowableValues")
     info = reset_info(system)
-    told = client.find(info) if info else None
-    if told:
-        for parameter in list_at(told.data, "Parameters"):
+    link = client.find(info) if info else None
+    if link:
+        for parameter in list_at(link.data, "Parameters"):
             if text_at(parameter, "Name") == "ResetType":
                 kinds = list_at(parameter, "AllowableValues")
     return link_at(action, "target"), [said(kind) for kind in kinds[:_MOST_KINDS]]

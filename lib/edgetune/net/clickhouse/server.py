@@ -70,12 +70,12 @@ class Server:
         """
         answer = self._ask(sql, parameters, deadline)
         try:
-            told = answer.document()
+            document = answer.document()
         except ValueError:
             # There stands the exception of a query that failed midway.
             end = answer.body[-_LONGEST:].decode("utf-8", "replace").strip() or "it is empty"
             raise self.wrong(f"its answer has no end: {end}") from None
-        return self._whole(told, columns)
+        return self._whole(document, columns)
 
     def wrong(self, problem: str) -> SourceError:
         """An error about what it answered, to be raised."""
@@ -103,8 +103,8 @@ class Server:
             raise SilentError(f"{self.where}: {error}") from None
         code = answer.headers.get("x-clickhouse-exception-code", "")
         if answer.status != 200 or code:
-            told = answer.body.decode("utf-8", "replace").strip() or f"exception {code}"
-            raise self.wrong(service.shown(f"answers {answer.status}: {told}", _LONGEST))
+            problem = answer.body.decode("utf-8", "replace").strip() or f"exception {code}"
+            raise self.wrong(service.shown(f"answers {answer.status}: {problem}", _LONGEST))
         return answer
 
     def _whole(self, answer: Any, columns: Sequence[str]) -> list[list[Any]]:
@@ -164,8 +164,8 @@ def parameters_of(values: Sequence[str]) -> dict[str, str]:
 
 def is_one_of(parameters: Sequence[str]) -> str:
     """The SQL of: the column ``host`` is in one of these parameters."""
-    told = (f"{{host:Identifier}} IN {{{own}:Array(String)}}" for own in parameters)
-    return f"({' OR '.join(told)})"
+    conditions = (f"{{host:Identifier}} IN {{{own}:Array(String)}}" for own in parameters)
+    return f"({' OR '.join(conditions)})"
 
 
 def array_of(texts: Sequence[str]) -> str:

@@ -141,10 +141,10 @@ class SiteTable:
         span = {"first": str(math.ceil(start * 1e6)), "until": str(math.floor(end * 1e6) + 1)}
         parameters = {**self._names("host", "time"), **fields, **span}
         sql = f"SELECT max({_TIME}) AS edgetune_time {_of([*fields])}"
-        told = self._query(sql, parameters, ["edgetune_time"])
-        if len(told) != 1 or type(told[0][0]) is not int:
-            raise self.server.wrong(f"the time of the last row is {told}")
-        return told[0][0] / 1e6 or None
+        rows = self._query(sql, parameters, ["edgetune_time"])
+        if len(rows) != 1 or type(rows[0][0]) is not int:
+            raise self.server.wrong(f"the time of the last row is {rows}")
+        return rows[0][0] / 1e6 or None
 
     def _rows(
         self,
@@ -201,8 +201,8 @@ class SiteTable:
         own = {name: column for name in _OWN if (column := self._fields.column(name))}
         lacks = [f"{column!r} ({name})" for name, column in own.items() if column not in there]
         if lacks:
-            told = ", ".join(lacks)
-            raise self.server.wrong(f"{self._fields.table} has no column {told}")
+            missing = ", ".join(lacks)
+            raise self.server.wrong(f"{self._fields.table} has no column {missing}")
         found = {name: column for name, column in self._known.items() if column in there}
         if not found:
             raise self.server.wrong(f"{self._fields.table} has no column of a reading")

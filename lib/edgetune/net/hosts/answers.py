@@ -144,8 +144,8 @@ _FINDING = record(
 
 def _finding(value: object, where: str) -> dict[str, object]:
     found = _FINDING(value, where)
-    told = taken(HostFinding, found)
-    if told.measure not in told.numbers:
+    finding = taken(HostFinding, found)
+    if finding.measure not in finding.numbers:
         raise HostError(f"{where}.measure: is none of its numbers")
     return found
 
@@ -227,10 +227,11 @@ def read_answer(host: str, verb: str, request: Mapping[str, object], raw: bytes)
     """What a host answered, or its error; HostError names the first field that is no answer."""
     before, begun, _ = raw.partition(_BEGIN)
     if begun and before.strip():
-        told = shortened(before.decode("utf-8", "replace").strip(), _MOST_GREETING)
+        greeting = shortened(before.decode("utf-8", "replace").strip(), _MOST_GREETING)
         raise HostError(
-            f"{host} prints {told!r} before it: no start-up file of the login's shell (.bashrc, "
-            "/etc/bash.bashrc, .cshrc) may print anything where the shell is not interactive"
+            f"{host} prints {greeting!r} before it: no start-up file of the login's shell "
+            "(.bashrc, /etc/bash.bashrc, .cshrc) may print anything where the shell is not "
+            "interactive"
         )
     reply = parse(raw)
     spoken = reply.get("edgetune") if isinstance(reply, dict) else None

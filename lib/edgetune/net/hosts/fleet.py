@@ -72,8 +72,8 @@ class Fleet:
         ``patience`` (s, of the whole call) a host that cannot be reached is asked again.
         """
         parts = self.ask_in_parts(hosts, verb, request, timeout, patience)
-        told = {host: result for part in parts for host, result in part}
-        return {host.name: told[host] for host in hosts}
+        results = {host: result for part in parts for host, result in part}
+        return {host.name: results[host] for host in hosts}
 
     def ask_in_parts(
         self,
@@ -87,7 +87,7 @@ class Fleet:
         if not hosts:
             return
         end = clock.monotonic() + patience
-        told: SimpleQueue[Future[tuple[Host, HostResult]]] = SimpleQueue()
+        done: SimpleQueue[Future[tuple[Host, HostResult]]] = SimpleQueue()
 
         def ask_until(ask: Ask, host: Host) -> tuple[Host, HostResult]:
             again = False
@@ -105,11 +105,11 @@ class Fleet:
         ):
             asked = [pool.submit(ask_until, ask, host) for host in hosts]
             for future in asked:
-                future.add_done_callback(told.put)
+                future.add_done_callback(done.put)
             left = len(asked)
             try:
                 while left:
-                    part = _together(told, left)
+                    part = _together(done, left)
                     left -= len(part)
                     yield [future.result() for future in part]
             finally:
@@ -172,14 +172,14 @@ class Fleet:
 
 
 def _together(
-    told: SimpleQueue[Future[tuple[Host, HostResult]]], most: int
+    done: SimpleQueue[Future[tuple[Host, HostResult]]], most: int
 ) -> list[Future[tuple[Host, HostResult]]]:
     """The next one, and what comes within ``_TOGETHER`` s of it, up to one that raised."""
-    part = [told.get()]
+    part = [done.get()]
     end = clock.monotonic() + _TOGETHER
     with suppress(Empty):
         while len(part) < most and part[-1].exception() is None:
-            part.append(told.get(timeout=max(0.0, end - clock.monotonic())))
+            part.append(done.get(timeout=max(0.0, end - clock.monotonic())))
     return part
 
 
@@ -198,12 +198,12 @@ def lost_connections(login: Login, host: Host, ports: Sequence[int]) -> str:
         lost = unanswered([(host.address, port) for port in ports], _SECONDS) if ports else {}
     except OSError as error:
         return f"{host.address}: {error}"
-    told = {port: count for (_, port), count in lost.items() if count < CONNECTIONS}
-    if not told:
+    few = {port: count for (_, port), count in lost.items() if count < CONNECTIONS}
+    if not few:
         return _lost_logins(login, host)
     return ", ".join(
         f"{count} of {CONNECTIONS} connections to {host.address}:{port} get no answer"
-        for port, count in told.items()
+        for port, count in few.items()
         if count
     )
 

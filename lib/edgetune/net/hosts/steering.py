@@ -40,17 +40,17 @@ class PopAgents(Agents):
         request = {**vars(order), "ports": list(self._pop.ports)}
         patience = 0.0 if order.do == "look" else PATIENCE
         hosts = [self._hosts[server] for server in servers]
-        told = self._fleet.ask(hosts, "drain", lambda host: request, TIMEOUT, patience)
-        return {host.server: read_steered(host.server, told[host.name]) for host in hosts}
+        results = self._fleet.ask(hosts, "drain", lambda host: request, TIMEOUT, patience)
+        return {host.server: read_steered(host.server, results[host.name]) for host in hosts}
 
 
-def read_steered(server: str, told: HostResult) -> Answer:
+def read_steered(server: str, result: HostResult) -> Answer:
     """What a host answers to ``drain``, or why nobody can tell how it stands."""
-    if told.failed:
-        error = str(told.error)
+    if result.failed:
+        error = str(result.error)
         lost = Server(server, "", False, None, checked=False, unknown=error, told_by_host=True)
         return Answer(lost, error=error)
-    seen = told.read(Steered)
+    seen = result.read(Steered)
     return Answer(
         Server(
             server,

@@ -237,8 +237,8 @@ class HostFields:
 
     def _named(self, where: str, title: str, field: str, value: Any) -> str:
         if not isinstance(value, str):
-            told = "is missing" if value is None else "is no text"
-            raise InputError(where, f"{one_line(title)[:_SHOWN]}: {self.paths[field]}", told)
+            problem = "is missing" if value is None else "is no text"
+            raise InputError(where, f"{one_line(title)[:_SHOWN]}: {self.paths[field]}", problem)
         return value
 
 

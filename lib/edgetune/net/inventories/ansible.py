@@ -48,8 +48,8 @@ class AnsibleInventory(WholeInventory):
         if prefix and fields.paths["pop"] != _POP:
             raise source.wrong("pop_prefix", "is given beside fields.pop")
         read = [path for path in fields.paths.values() if path]
-        told = fields.pops(listed.where, listed.hosts(limit, prefix, read))
-        layers = Layers(top, str(path), told, listed.where)
+        pops = fields.pops(listed.where, listed.hosts(limit, prefix, read))
+        layers = Layers(top, str(path), pops, listed.where)
         top.done()
         super().__init__(listed.where, layers.entries, layers.place)
 
@@ -68,8 +68,8 @@ class _Listed:
         meta = self._groups.pop("_meta", None)
         variables = meta.get("hostvars") if isinstance(meta, Mapping) else None
         if not isinstance(variables, Mapping):
-            told = "is missing: have ansible-inventory --list print the file"
-            raise InputError(self.where, "_meta.hostvars", told)
+            problem = "is missing: have ansible-inventory --list print the file"
+            raise InputError(self.where, "_meta.hostvars", problem)
         self._variables = variables
 
     def hosts(self, limit: str, prefix: str, read: Sequence[str]) -> Iterator[tuple[str, Record]]:
@@ -83,8 +83,8 @@ class _Listed:
             record = {_ADDRESS: name, **own, **pop, _NAME: name}
             for variable in read:
                 if _is_secret(record, variable):
-                    told = "is encrypted by ansible-vault: keep it in a variable that is not"
-                    raise InputError(self.where, f"{name}: {variable}", told)
+                    problem = "is encrypted by ansible-vault: keep it in a variable that is not"
+                    raise InputError(self.where, f"{name}: {variable}", problem)
             yield name, record
 
     def _pops_by_host(self, prefix: str) -> dict[str, str]:
@@ -93,8 +93,10 @@ class _Listed:
             for name in self._members(group) if group.startswith(prefix) else ():
                 pop = group[len(prefix) :]
                 if found.setdefault(name, pop) != pop:
-                    told = f"is in {prefix}{found[name]} and in {group}: pop_prefix names one PoP"
-                    raise InputError(self.where, name, told)
+                    problem = (
+                        f"is in {prefix}{found[name]} and in {group}: pop_prefix names one PoP"
+                    )
+                    raise InputError(self.where, name, problem)
         return found
 
     def _members(self, group: str) -> dict[str, None]:

@@ -103,8 +103,8 @@ class _Netbox:
             probes = _BOOLEANS if value.lower() in _BOOLEANS else [_NO_VALUE]
             counts = [self._count(service, [(asked, probe)]) for probe in probes]
             if all(count == every for count in counts):
-                told = f"NetBox does not know it, and would tell all of its {every} devices"
-                raise InputError(self._file, f"source.query.{name}", told)
+                problem = f"NetBox does not know it, and would tell all of its {every} devices"
+                raise InputError(self._file, f"source.query.{name}", problem)
 
     def _count(self, service: JsonService, query: Pairs) -> int | None:
         """How many devices a query selects; None where a value of it is refused."""
@@ -130,8 +130,8 @@ class _Netbox:
             if len(results) == count:
                 return found
             if not results or len(results) > count:
-                told = f"{path} counts {count}, and lists {len(results)}"
-                raise InputError(self.where, None, told)
+                problem = f"{path} counts {count}, and lists {len(results)}"
+                raise InputError(self.where, None, problem)
             last = results[-1]["id"]
         raise InputError(self.where, None, f"{path} has pages without an end")
 
@@ -154,9 +154,9 @@ class _Netbox:
         return {name: given.text(name) for name in given.names()}
 
 
-def _put(entry: dict[str, Any], told: Mapping[str, Any]) -> None:
+def _put(entry: dict[str, Any], fields: Mapping[str, Any]) -> None:
     """Fields such as ``load_balancer.address``, inside each other."""
-    for name, value in told.items():
+    for name, value in fields.items():
         *above, last = name.split(".")
         below = entry
         for each in above:

@@ -223,8 +223,8 @@ class PopSamples:
         views = {pop: view for pop in pops if (view := self._views(pop)[0])}
         sources = {pop: self._remembering(view) for pop, view in views.items()}
         found = self._stored.newest([pop for pop in pops if not sources.get(pop)])
-        told = {pop: source.newest(views[pop]) for pop, source in sources.items() if source}
-        return {**found, **{pop: time for pop, time in told.items() if time is not None}}
+        newest = {pop: source.newest(views[pop]) for pop, source in sources.items() if source}
+        return {**found, **{pop: time for pop, time in newest.items() if time is not None}}
 
     def newest_known(self, pops: Sequence[str]) -> tuple[dict[str, float], dict[str, str]]:
         """The same, and by PoP why its source does not tell.

@@ -99,21 +99,21 @@ class Client(http.Client):
         except NetError as error:
             raise SilentError(f"{self._where}: {error}") from None
         if answer.status != 200:
-            told = f"answers {answer.status}: {error_text(answer.body) or answer.reason}"
-            if "too many samples" in told:
-                raise TooLarge(f"{self._where}: {told}")
-            raise self._wrong(told)
+            problem = f"answers {answer.status}: {error_text(answer.body) or answer.reason}"
+            if "too many samples" in problem:
+                raise TooLarge(f"{self._where}: {problem}")
+            raise self._wrong(problem)
         self._check_clock(answer.time, sent)
         try:
             return read_matrix(answer.body)
         except ValueError as error:
             raise self._wrong(str(error)) from None
 
-    def _check_clock(self, told: float | None, sent: float) -> None:
+    def _check_clock(self, date: float | None, sent: float) -> None:
         """SourceError where its clock is far from ours."""
-        if told is None:
+        if date is None:
             return
-        ahead = max(0.0, told - clock.wall()) or min(0.0, told + 1 - sent)
+        ahead = max(0.0, date - clock.wall()) or min(0.0, date + 1 - sent)
         if abs(ahead) > MOST_SKEW:
             how = "ahead of" if ahead > 0 else "behind"
             raise self._wrong(f"its clock is {abs(ahead):.0f} s {how} the action runner's")
@@ -169,8 +169,8 @@ def error_text(body: bytes) -> str:
 
 def error_in(answer: Mapping[str, Any]) -> str:
     """The reason in an answer that was read, in one line."""
-    told = [answer.get(key) for key in ("errorType", "error")]
-    return shortened(": ".join(text for text in told if isinstance(text, str)), _MOST_TOLD)
+    parts = [answer.get(key) for key in ("errorType", "error")]
+    return shortened(": ".join(text for text in parts if isinstance(text, str)), _MOST_TOLD)
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
@@ -201,8 +201,8 @@ def _series(row: Any) -> Series:
 
 def _buckets(histogram: Mapping[str, Any]) -> list[tuple[float, float, float]]:
     """Each is told as the rule of its bounds, both of them, and its count."""
-    told = histogram.get("buckets") or ()
-    return [(float(low), float(high), float(count)) for _, low, high, count in told]
+    buckets = histogram.get("buckets") or ()
+    return [(float(low), float(high), float(count)) for _, low, high, count in buckets]
 
 
 def _told(value: object) -> str:

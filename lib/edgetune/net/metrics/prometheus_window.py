@@ -98,13 +98,13 @@ class HostGroup:
 
         SourceError as for ``read``.
         """
-        told = [
+        answers = [
             (own, each.name, each)
             for own, text in self._raw
             for each in client.steps(text, start, end, step)
         ]
-        told += self._sums(client, start, end, step)
-        return self._by_host(self._dated(client, told, start, end, step), end)
+        answers += self._sums(client, start, end, step)
+        return self._by_host(self._dated(client, answers, start, end, step), end)
 
     def _sums(
         self, client: Client, start: float, end: float, step: float
@@ -119,7 +119,7 @@ class HostGroup:
     def _dated(
         self,
         client: Client,
-        told: Sequence[tuple[str, str, Series]],
+        answers: Sequence[tuple[str, str, Series]],
         start: float,
         end: float,
         step: float,
@@ -128,10 +128,11 @@ class HostGroup:
 
         These are asked for last: nothing is given to a later scrape that has a row.
         """
-        times = client.steps(self._times, start, end, step) if told else []
+        times = client.steps(self._times, start, end, step) if answers else []
         scraped = {self._key(each): dict(zip(each.times, each.values)) for each in times}
         return [
-            (own, dated(name, each, scraped.get(self._key(each), {}))) for own, name, each in told
+            (own, dated(name, each, scraped.get(self._key(each), {})))
+            for own, name, each in answers
         ]
 
     def _key(self, series: Series) -> tuple[str, ...]:
@@ -294,8 +295,8 @@ class PrometheusWindow:
         found = client.steps(f"max({self._last_scrapes})", now, now + AHEAD, AHEAD)
         newest = max((last for each in found for last in each.values), default=None)
         if newest is not None and newest > now + MOST_SKEW:
-            told = f"clocks differ by {newest - now:.0f} s or more"
-            raise SourceError(f"{self.where}: {told}: a host was scraped in the future")
+            problem = f"clocks differ by {newest - now:.0f} s or more"
+            raise SourceError(f"{self.where}: {problem}: a host was scraped in the future")
         return newest
 
     def _last(self, host: str, own: Mapping[str, Own], start: float) -> Newest:
@@ -325,8 +326,8 @@ class PrometheusWindow:
             except TooLarge as error:
                 step = (until - start) / 4
                 if step < LEAST:
-                    told = f"{error} for {until - start:.0f} s of {len(group.names)} hosts"
-                    raise SourceError(f"{told}; see its matcher in the inventory") from None
+                    problem = f"{error} for {until - start:.0f} s of {len(group.names)} hosts"
+                    raise SourceError(f"{problem}; see its matcher in the inventory") from None
                 continue
             scrapes = self._scrapes(group, found, start, boots)
             add_scrapes(table, scrapes, until if until < end else math.inf, self._gauges)
@@ -358,8 +359,8 @@ class PrometheusWindow:
             except TooLarge as error:
                 many = (until - number + 1) // 4
                 if not many:
-                    told = f"{error} for one moment of {len(group.names)} hosts"
-                    raise SourceError(f"{told}; see its matcher in the inventory") from None
+                    problem = f"{error} for one moment of {len(group.names)} hosts"
+                    raise SourceError(f"{problem}; see its matcher in the inventory") from None
                 continue
             # A scrape before the step before was told by that one, too.
             scrapes = self._scrapes(group, found, begin - step, boots)

@@ -64,8 +64,10 @@ class HostMatcher:
             values = tuple(_value(template, host) for _, template in self.own)
             other = found.setdefault(values, host.name)
             if other != host.name:
-                told = ", ".join(f"{label}={quoted(v)}" for (label, _), v in zip(self.own, values))
-                raise ValueError(f"{other} and {host.name} are both {told}")
+                labels = ", ".join(
+                    f"{label}={quoted(v)}" for (label, _), v in zip(self.own, values)
+                )
+                raise ValueError(f"{other} and {host.name} are both {labels}")
         return found
 
     def matchers(self, hosts: Sequence[Host]) -> list[str]:
@@ -153,10 +155,10 @@ def read_entry(fields: Fields, limit: float | None) -> dict[str, object]:
 
 
 def read_wanted(
-    told: Mapping[str, Mapping[str, object]], histograms: Mapping[str, Sequence[float]]
+    readings: Mapping[str, Mapping[str, object]], histograms: Mapping[str, Sequence[float]]
 ) -> list[Wanted]:
     """Of entries as ``read_entry`` has read them, by reading; ``histograms`` have bounds."""
-    found = [_read(name, Fields(each, "metrics", name)) for name, each in told.items()]
+    found = [_read(name, Fields(each, "metrics", name)) for name, each in readings.items()]
     return [
         each
         for own in found

@@ -28,14 +28,14 @@ _READ_AT_ONCE = 64
 _ALONE_AT_ONCE = 1000
 
 
-def make_sample(host: str, time: float, told: SampleAnswer, catalogue: MetricNames) -> Sample:
+def make_sample(host: str, time: float, answer: SampleAnswer, catalogue: MetricNames) -> Sample:
     """A sample from what a host answered; no reading is kept that no metric is made of."""
-    counters = _kept(told.counters, catalogue.counters)
-    gauges = _kept(told.gauges, catalogue.gauges)
+    counters = _kept(answer.counters, catalogue.counters)
+    gauges = _kept(answer.gauges, catalogue.gauges)
     histograms = {*catalogue.histograms}
-    buckets = {n: v for n, v in told.counters.items() if n.partition(BUCKET)[0] in histograms}
+    buckets = {n: v for n, v in answer.counters.items() if n.partition(BUCKET)[0] in histograms}
     counters = {**counters, **buckets}
-    return Sample(host, time, told.boot_id, told.uptime, counters, gauges)
+    return Sample(host, time, answer.boot_id, answer.uptime, counters, gauges)
 
 
 def _kept(readings: Readings, names: Iterable[str]) -> Readings:
@@ -135,9 +135,9 @@ class RedisSamples(Samples):
 
     def limit(self) -> Limit | None:
         with redis_errors():
-            told = self._client.info("memory")
-        most = int(told.get("maxmemory", 0))
-        return Limit(most, str(told.get("maxmemory_policy", ""))) if most else None
+            info = self._client.info("memory")
+        most = int(info.get("maxmemory", 0))
+        return Limit(most, str(info.get("maxmemory_policy", ""))) if most else None
 
     def _texts(self, key: str, start: float, end: float) -> Iterator[str]:
         """Some at a time: all of a large PoP would not fit into memory.

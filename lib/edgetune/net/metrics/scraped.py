@@ -68,8 +68,8 @@ def scrapes_of(
     began = _one(own, (BOOT_TIME,), ())
     if not began:
         return found
-    told = zip(began[0].times, began[0].values)
-    booted = {time: value for time, value in told if time >= start and 0 <= value <= LARGEST}
+    scrapes = zip(began[0].times, began[0].values)
+    booted = {time: value for time, value in scrapes if time >= start and 0 <= value <= LARGEST}
     found.times = [*booted]
     segments = _segments([*booted.values()], _ids(own, found.times), before)
     for boot, end in zip(segments, [*(each.start for each in segments[1:]), len(found.times)]):
@@ -128,13 +128,13 @@ def _segments(booted: Sequence[float], ids: Sequence[str], before: Boot | None) 
     found: list[Boot] = []
     last = before
     for row, (began, identity) in enumerate(zip(booted, ids)):
-        told = boot_of(identity, began)
-        if last is None or not is_same_boot(last.told, told):
-            found.append(Boot(told, began, told, row))
+        boot_id = boot_of(identity, began)
+        if last is None or not is_same_boot(last.told, boot_id):
+            found.append(Boot(boot_id, began, boot_id, row))
         elif not found:
             found.append(replace(last, start=0))
         last = found[-1]
-        last.told = told if identity else boot_of(last.told.partition("@")[0], began)
+        last.told = boot_id if identity else boot_of(last.told.partition("@")[0], began)
     return found
 
 
@@ -202,9 +202,9 @@ def _with_bound(own: Own, wanted: Wanted) -> Own:
     }
 
 
-def _is_bound(told: str | None, bound: float) -> bool:
+def _is_bound(text: str | None, bound: float) -> bool:
     try:
-        return math.isclose(float(told or "nan"), bound, rel_tol=1e-9)
+        return math.isclose(float(text or "nan"), bound, rel_tol=1e-9)
     except ValueError:
         return False
 
@@ -267,6 +267,6 @@ def _one(own: Own, names: Sequence[str], added: Sequence[str], asked: str = "") 
             ", ".join(f'{label}="{each.get(label, "")}"' for label in differ)
             for each in (one, other)
         ]
-        told = [f"{there[0]}{{{each}}}" for each in shown]
-        raise Contradiction(f"two series tell the same: {told[0]} and {told[1]}")
+        selectors = [f"{there[0]}{{{each}}}" for each in shown]
+        raise Contradiction(f"two series tell the same: {selectors[0]} and {selectors[1]}")
     return series

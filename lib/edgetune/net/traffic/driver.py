@@ -84,8 +84,8 @@ class Server:
         """Whether it passes its checks, and each load balancer sends it requests, or will do so as
         soon as no better server is left."""
         each = self._told
-        told = all(own._may_serve and own.passing and own.idle in ("", BACKUP) for own in each)
-        return told and not self.lacking
+        serves = all(own._may_serve and own.passing and own.idle in ("", BACKUP) for own in each)
+        return serves and not self.lacking
 
     @property
     def is_let_in(self) -> bool:
@@ -93,8 +93,8 @@ class Server:
 
         Nothing is done to an unknown one.
         """
-        told = [self, *self._told]
-        return not self.unknown and any(not own.withdrawn for own in told)
+        servers = [self, *self._told]
+        return not self.unknown and any(not own.withdrawn for own in servers)
 
     @property
     def fails_every_check(self) -> bool:
@@ -109,8 +109,8 @@ class Server:
     @property
     def addresses(self) -> Mapping[str, str]:
         """Where load balancers send its requests, by part, if these are several addresses."""
-        told = {name: own.address for name, own in self.parts.items() if own is not None}
-        return told if len({*told.values()}) > 1 else {}
+        addresses = {name: own.address for name, own in self.parts.items() if own is not None}
+        return addresses if len({*addresses.values()}) > 1 else {}
 
     @property
     def _told(self) -> Sequence[Server]:

@@ -400,8 +400,8 @@ def ask(address: str, command: str, deadline: float, tls: Tls | None = None) -> 
     ) as connection:
         connection.grant(deadline, LIMIT)
         connection.sendall(command.encode() + b"\n")
-        told = b"".join(iter(partial(connection.recv, PART), b""))
-        return told.decode("utf-8", "replace")
+        reply = b"".join(iter(partial(connection.recv, PART), b""))
+        return reply.decode("utf-8", "replace")
 
 
 def shown_certificate(address: str, deadline: float, tls: Tls) -> bytes:

@@ -76,7 +76,7 @@ class OnHosts(DrainDriver):
         return own
 
     def servers(self) -> Mapping[str, Server]:
-        return {name: told.server for name, told in self._look().items()}
+        return {name: answer.server for name, answer in self._look().items()}
 
     def withdraw(self, server: str) -> None:
         self._do("withdraw", server)
@@ -92,30 +92,30 @@ class OnHosts(DrainDriver):
         return self.refuses_changes_of(self._agents.servers)
 
     def refuses_changes_of(self, servers: Collection[str]) -> str:
-        told = [(name, own.refuses) for name, own in self._look().items() if name in servers]
-        refusals = [f"{name}: {why}" for name, why in told if why]
+        refusing = [(name, own.refuses) for name, own in self._look().items() if name in servers]
+        refusals = [f"{name}: {why}" for name, why in refusing if why]
         more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
         return "; ".join(refusals[:3]) + more
 
     def _look(self) -> Mapping[str, Answer]:
-        told = self._agents.ask(self._agents.servers, Order(self.by, self._sent))
-        if told and all(each.error for each in told.values()):
-            name, first = next(iter(told.items()))
-            raise DrainError(f"none of {len(told)} hosts answers; {name}: {first.error}")
-        return told
+        answers = self._agents.ask(self._agents.servers, Order(self.by, self._sent))
+        if answers and all(each.error for each in answers.values()):
+            name, first = next(iter(answers.items()))
+            raise DrainError(f"none of {len(answers)} hosts answers; {name}: {first.error}")
+        return answers
 
     def _do(self, do: str, server: str, withdrawn: str = "") -> None:
         if server not in self._agents.servers:
             raise DrainError(f"there is no server {server!r}")
         order = Order(self.by, self._sent, do, withdrawn, self._epoch)
-        told = self._agents.ask([server], order)[server]
-        if told.error:
+        answer = self._agents.ask([server], order)[server]
+        if answer.error:
             # It may have been done, and its answer lost: each order is the same on a second call.
             again = self._agents.ask([server], order)[server]
-            told = told if again.error else again
-        how = told.server.withdrawn
+            answer = answer if again.error else again
+        how = answer.server.withdrawn
         done = how == withdrawn if do == "restore" else bool(how)
-        problem = told.error or ("" if done else f"it is {how or 'in service'} then")
+        problem = answer.error or ("" if done else f"it is {how or 'in service'} then")
         if problem:
             asked = f"{do} {withdrawn}".rstrip()
             raise ServerError(f"{server}: {asked}: {problem}")

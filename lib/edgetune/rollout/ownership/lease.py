@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Callable, TypedDict
 
 from edgetune import RECORD_SCHEMA
@@ -18,7 +17,7 @@ from edgetune.base.documents.baseline import Baseline
 from edgetune.base.documents.batch import Batch, batch_key
 from edgetune.base.documents.head import Head, head_key
 from edgetune.base.documents.look import Look
-from edgetune.base.documents.reading import digest_of
+from edgetune.base.documents.reading import digest_of, encoded
 from edgetune.base.errors import FencedError, InputError, RefusedError
 from edgetune.net.traffic import DrainDriver
 from edgetune.rollout.context import Context
@@ -129,18 +128,18 @@ class Rollout(Record):
     def batch(self, number: int) -> Batch:
         """A batch, see ``Record.batch``; ``settle`` compares with it."""
         batch = super().batch(number)
-        self._kept[number] = asdict(batch)
+        self._kept[number] = encoded(batch)
         return batch
 
     def save_batch(self, batch: Batch) -> None:
         """Write a batch's document, as its owner only."""
         self.renew()
         self.context.store.put(batch_key(self.head.id, batch.number), batch.document())
-        self._kept[batch.number] = asdict(batch)
+        self._kept[batch.number] = encoded(batch)
 
     def settle(self, batch: Batch) -> None:
         """The same, unless that would write what is written."""
-        if asdict(batch) != self._kept.get(batch.number):
+        if encoded(batch) != self._kept.get(batch.number):
             self.save_batch(batch)
 
     def move(self, batch: Batch, names: Sequence[str], step: str) -> None:

@@ -12,12 +12,11 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, Union
 
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.reading import check_is, decoded, read_document
+from edgetune.base.documents.reading import check_is, decoded, encoded, read_document
 from edgetune.base.errors import DamagedError, FencedError, StoreError
 from edgetune.net.databases import SCHEME, Database, open_redis, redis_errors
 from edgetune.site.config import Config
@@ -142,7 +141,7 @@ class SqliteClaims:
 
     @staticmethod
     def _write(db: Any, pop: str, claim: Claim, ttl: float) -> None:
-        row = (pop, json.dumps(asdict(claim)), clock.wall() + ttl)
+        row = (pop, json.dumps(encoded(claim)), clock.wall() + ttl)
         db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", row)
 
 

@@ -44,8 +44,8 @@ class Limits:
 
 def untold(selection: Selection, before: Configuration | None) -> list[str]:
     """Chosen prefixes that are to be treated, and that hosts were not told of yet."""
-    told = {own.prefix for own in before.prefixes} if before else set()
-    return [own.prefix for own in selection.chosen if not own.held_out and own.prefix not in told]
+    active = {own.prefix for own in before.prefixes} if before else set()
+    return [own.prefix for own in selection.chosen if not own.held_out and own.prefix not in active]
 
 
 def told_next(selection: Selection, before: Configuration | None, new: int) -> Selection:

@@ -103,8 +103,8 @@ def _changes(prefixes: Sequence[Chosen], index: int) -> Array:
     """Means after, less what those before foretell; a function of all prefixes alike, whichever
     group they are in, so that the test stays exact where the treatment does nothing."""
     after = np.array([own.totals[index] / own.rounds[index] for own in prefixes])
-    told = [own.before[index] for own in prefixes]
-    before = np.array([math.nan if own is None else own for own in told])
+    rates = [own.before[index] for own in prefixes]
+    before = np.array([math.nan if own is None else own for own in rates])
     known = np.isfinite(before)
     if not known.any():
         return after

@@ -235,28 +235,28 @@ class History:
 
 def read_history(key: str, document: Mapping[str, object]) -> History:
     """A stored one; DamagedError names what is wrong with it."""
-    told = decoded(key, HistoryDocument, document)
-    check_is(key, "window", 2 <= told.window <= LONGEST, f"is not from 2 to {LONGEST}")
-    check_is(key, "newest", told.newest >= -1, "is negative")
-    check_is(key, "prefixes", 0 <= told.prefixes <= MOST_PREFIXES, "is too large, or negative")
-    many, bits = told.prefixes, math.ceil(told.window * told.prefixes / 8)
+    kept = decoded(key, HistoryDocument, document)
+    check_is(key, "window", 2 <= kept.window <= LONGEST, f"is not from 2 to {LONGEST}")
+    check_is(key, "newest", kept.newest >= -1, "is negative")
+    check_is(key, "prefixes", 0 <= kept.prefixes <= MOST_PREFIXES, "is too large, or negative")
+    many, bits = kept.prefixes, math.ceil(kept.window * kept.prefixes / 8)
     sizes = [8 * many, bits, bits, 4 * many * len(METRICS)]
-    raw = _inflated(told.planes, sum(sizes))
+    raw = _inflated(kept.planes, sum(sizes))
     check_is(key, "planes", len(raw) == sum(sizes), "is damaged, or of other prefixes")
     keys, measured, slow, levels = np.split(
         np.frombuffer(raw, dtype=np.uint8), np.cumsum(sizes[:-1])
     )
-    found = History(told.window)
-    found.newest, found._count = told.newest, many
+    found = History(kept.window)
+    found.newest, found._count = kept.newest, many
     found._keys = keys.view("<u8").astype(np.uint64)
     found._order = np.argsort(found._keys, kind="stable")
     found._sorted = found._keys[found._order]
     twice = np.any(found._sorted[1:] == found._sorted[:-1])
     check_is(key, "planes", not twice and bool(np.all(found._keys < END)), "has no prefixes")
-    rows = np.arange(told.newest - told.window + 1, told.newest + 1) % told.window
+    rows = np.arange(kept.newest - kept.window + 1, kept.newest + 1) % kept.window
     for own, bits_of in zip(("_measured", "_slow"), (measured, slow)):
-        plane = np.unpackbits(bits_of)[: told.window * many].reshape(told.window, many)
-        made = np.zeros((told.window, many), dtype=bool)
+        plane = np.unpackbits(bits_of)[: kept.window * many].reshape(kept.window, many)
+        made = np.zeros((kept.window, many), dtype=bool)
         made[rows] = plane.astype(bool)
         setattr(found, own, made)
     found._numbers = [int(number) for number in found._measured.sum(axis=1)]

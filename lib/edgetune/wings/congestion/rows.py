@@ -74,12 +74,12 @@ def make_rows(
     rows: then other columns are wrong, too.
     """
     keys = _keys(where, prefixes)
-    told = {name: _column(where, name, measures[name], len(keys)) for name in MEASURES}
+    columns = {name: _column(where, name, measures[name], len(keys)) for name in MEASURES}
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     if np.any(keys[1:] == keys[:-1]):
         raise SourceError(f"{where}: a prefix comes twice in round {number}")
-    rows = PrefixRows(number, keys, {name: values[order] for name, values in told.items()})
+    rows = PrefixRows(number, keys, {name: values[order] for name, values in columns.items()})
     good = _possible(rows)
     absurd = len(rows) - int(np.count_nonzero(good))
     if absurd > _MOST_ABSURD * len(rows):

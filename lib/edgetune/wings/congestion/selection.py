@@ -103,18 +103,18 @@ class Selection:
 
 def read_selection(key: str, text: str) -> Selection:
     """A stored one; DamagedError names what is wrong with it."""
-    told = read_document(key, text)
+    document = read_document(key, text)
     names = {"pop", "salt", "history", "chosen", "new", "gone"}
-    check_is(key, "", told.keys() == names, "has other fields than a selection")
+    check_is(key, "", document.keys() == names, "has other fields than a selection")
     for name, kind in {"pop": str, "salt": str, "chosen": list, "new": list, "gone": list}.items():
-        check_is(key, name, type(told[name]) is kind, "is of another type")
+        check_is(key, name, type(document[name]) is kind, "is of another type")
     for name in ("new", "gone"):
-        check_is(key, name, all(type(own) is str for own in told[name]), "holds no texts")
-    chosen = tuple(read_chosen(key, own) for own in told["chosen"])
+        check_is(key, name, all(type(own) is str for own in document[name]), "holds no texts")
+    chosen = tuple(read_chosen(key, own) for own in document["chosen"])
     check_is(key, "chosen", len({own.prefix for own in chosen}) == len(chosen), "has one twice")
-    history = read_history(key, told["history"])
-    new, gone = tuple(told["new"]), tuple(told["gone"])
-    return Selection(told["pop"], told["salt"], history, chosen, new, gone)
+    history = read_history(key, document["history"])
+    new, gone = tuple(document["new"]), tuple(document["gone"])
+    return Selection(document["pop"], document["salt"], history, chosen, new, gone)
 
 
 class Excluded:
@@ -286,8 +286,8 @@ def _followed(
         return [*chosen]
     keys = _numbers([own.prefix for own in chosen])
     at = np.minimum(np.searchsorted(rows.prefixes, keys), len(rows) - 1)
-    told = rows.only(at)
-    logs, there = log_metrics(told), told.prefixes == keys
+    present = rows.only(at)
+    logs, there = log_metrics(present), present.prefixes == keys
     return [
         _added(own, logs[:, index])
         if there[index] and rows.round - own.since > thresholds.warmup and own.prefix not in skipped

@@ -38,8 +38,11 @@ from tests.support.agent_any import AnyHost, any_host
 from tests.support.agent_nic import CARDS
 from tests.support.agent_root import near_root, setting
 from tests.support.builders import write_yaml
+from tests.support.cases import rows
 from tests.support.examples import examples
 from tests.support.trials import MACHINES, Build, path_of, trials
+
+CASES = Path(__file__).with_name("cases") / "kinds.yaml"
 
 TRIALS = trials()
 DECLARED = [path.stem for path in (ROOT / "lib/edgetune/agent/vocabulary/kinds").glob("[a-z]*.py")]
@@ -305,19 +308,7 @@ def test_a_file_of_the_kernel_is_a_thing_by_its_real_path(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("name", "value", "more", "says"),
-    [
-        ("bios.snoop_mode", "home", {}, ""),
-        (
-            "bios.snoop_mode",
-            "Home Snoop",
-            {},
-            "value: 'Home Snoop' does not match; bios.snoop_mode takes: home, early,",
-        ),
-        ("bios.snoop_mode", "home", {"disruption": "drain"}, "disruption: drain is less than"),
-        ("bios.attribute", "Disabled", {"attribute": "ProcCStates"}, ""),
-        ("bios.attribute", "Disabled", {"attribute": "Proc C"}, "attribute: 'Proc C' does not"),
-        ("bios.attribute", "1", {"attribute": "X", "only": "raise"}, "only: has no meaning"),
-    ],
+    rows(CASES, "what_the_bmc_sets"),
 )
 def test_what_the_bmc_sets(
     tmp_path: Path, name: str, value: str, more: dict[str, str], says: str

@@ -41,7 +41,10 @@ from tests.support.bmc_server import (
     hang,
     reply,
 )
+from tests.support.cases import rows
 from tests.support.virtual_clock import RunningClock
+
+CASES = Path(__file__).with_name("cases") / "client.yaml"
 
 # Each starts servers of TLS.
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("running_clock")]
@@ -481,18 +484,7 @@ class TestChange:
 
     @pytest.mark.parametrize(
         "error",
-        [
-            {"@Message.ExtendedInfo": {"MessageId": "Base.1.5.GeneralError", "Message": "no such"}},
-            {"code": "Base.1.0.GeneralError", "message": "no such"},
-            {"@Message.ExtendedInfo": [{"MessageId": "x", "Message": "no such"}], "message": "?"},
-            {"@Message.ExtendedInfo": [{"MessageId": "x", "Message": "no\x1b\nsuch"}]},
-            {
-                "@Message.ExtendedInfo": [
-                    {"MessageId": "Base.1.0.Success", "Message": "done"},
-                    {"MessageId": "Base.1.0.PropertyUnknown", "Message": "no such"},
-                ]
-            },
-        ],
+        rows(CASES, "each_way_of_vendors_to_say_why"),
     )
     def test_each_way_of_vendors_to_say_why(self, bmc: ScriptedBmc, error: Any) -> None:
         bmc.on("PATCH", "/thing", reply(400, {"error": error}))

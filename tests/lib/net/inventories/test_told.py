@@ -19,8 +19,11 @@ from edgetune.net.inventories.prometheus_sd import PrometheusSdInventory
 from edgetune.site.inventory import Inventory, Pop
 from tests.support import ROOT
 from tests.support.builders import write_yaml
+from tests.support.cases import rows
 from tests.support.inventories.netbox import TOKEN, Answers, device, said
 from tests.support.prometheus_api import Api, Reply, api
+
+CASES = Path(__file__).with_name("cases") / "told.yaml"
 
 BALANCER = {"driver": "haproxy", "address": "tcp://lb.{pop}.example.org:9", "backend": "edges"}
 DEFAULTS = {"load_balancer": BALANCER, "bmc": {"credentials": "all"}}
@@ -48,26 +51,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize(
     ("kind", "source", "says"),
-    [
-        ("ansible", {"limit": "egde"}, "egde: there is no group of that name"),
-        (
-            "ansible",
-            {"pop_prefix": "p_", "fields": {"pop": "x"}},
-            "pop_prefix: is given beside",
-        ),
-        ("ansible", {"fields": {"nmae": "x"}}, "fields.nmae: is not known here (did you mean name"),
-        ("ansible", {"fields": {"rack": "a..b"}}, "source.fields.rack: 'a..b' does not match"),
-        ("prometheus", {}, "source.url: is needed"),
-        ("prometheus", {"url": "http://a/", "files": ["/b"]}, "source.url: is given"),
-        ("prometheus", {"files": []}, "source.url: is "),
-        ("prometheus", {"url": "http://edge:pass@127.0.0.1:1/sd"}, "url: holds a login; give it"),
-        ("netbox", {"query": {}}, "source.query: is empty: say which devices are hosts"),
-        ("netbox", {"query": {"limit": 5}}, "source.query.limit: is for edgetune to say"),
-        ("netbox", {"query": {"role": {"a": 1}}}, "query.role: must be a text, a number, or a"),
-        ("netbox", {"url": "netbox"}, "source.url: 'netbox' does not match"),
-        ("netbox", {"token_file": None}, "source.token_file: is missing"),
-        ("netbox", {"fields": {"pop": "a.b"}, "site_fields": {"region": "x"}}, "site_fields:"),
-    ],
+    rows(CASES, "a_wrong_source_is_named"),
 )
 def test_a_wrong_source_is_named(kind: str, source: Any, says: str, tmp_path: Path) -> None:
     made, usual = KINDS[kind]

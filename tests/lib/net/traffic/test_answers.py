@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -19,8 +20,11 @@ from edgetune.net.traffic.drivers.haproxy import Haproxy
 from edgetune.net.traffic.haproxy_backend import read_one, read_servers
 from tests.support import FIXTURES
 from tests.support.answering import Answering
+from tests.support.cases import rows
 from tests.support.examples import examples
 from tests.support.programs import needs_ipv6
+
+CASES = Path(__file__).with_name("cases") / "answers.yaml"
 
 RECORDED = FIXTURES / "haproxy"
 EDGES = (RECORDED / "edges.txt").read_text()
@@ -118,30 +122,7 @@ def test_a_number_that_is_none_is_refused(odd: str) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        ("srv_admin_state", "srv_other"),
-        ("srv_uweight", "srv_other"),
-        ("srv_iweight", "srv_other"),
-        ("srv_agent_state", "srv_other"),
-        (",weight,", ",other,"),
-        (",act,", ",other,"),
-        (",bck,", ",other,"),
-        (",no check,1,1,0,", ",no check,1,1,1,"),
-        (",no check,1,1,0,", ",no check,1,0,0,"),
-        ("scur", "other"),
-        ("qcur", "other"),
-        (",status,", ",other,"),
-        ("1\n#", "2\n#"),
-        ("# pxname", "pxname"),
-        ("192.0.2.1 2", "192.0.2.256 2"),
-        ("6 edges 1", "6 other 1"),
-        (",no check,", ",UPSIDE,"),
-        (",no check,", ",,"),
-        ("edges,BACKEND", "other,BACKEND"),
-        (",no check,", ',"no check,'),
-        (",no check,", ",no\rcheck,"),
-        (",no check,", ",no\x00check,"),
-    ],
+    rows(CASES, "another_format_is_refused"),
 )
 def test_another_format_is_refused(old: str, new: str) -> None:
     assert old in EDGES

@@ -25,8 +25,11 @@ from edgetune.rollout.hosts.in_service import (
     was_serving,
 )
 from tests.support.builders import inventory_document, write_yaml
+from tests.support.cases import rows
 from tests.support.load_balancers import SERVERS
 from tests.support.load_balancers.haproxy import TwoSimulated
+
+CASES = Path(__file__).with_name("cases") / "several.yaml"
 
 FIRST, SECOND = SERVERS[:2]
 
@@ -229,18 +232,7 @@ def test_a_host_that_waits_as_a_backup_of_one_of_two_is_back() -> None:
 
 @pytest.mark.parametrize(
     ("before", "admitted", "serving"),
-    [
-        (None, False, False),
-        ("ready", True, True),
-        ("ready:50", True, True),
-        ("drain:100%", False, False),
-        ("idle, ready:0%", True, False),
-        ("drain at a/x, ready at b/x", True, False),
-        ("ready:100% at a/x, ready:7 at b/x", True, True),
-        ("idle, ready:0% at a/x, ready:100% at b/x", True, False),
-        ("idle, drain:100% at a/x, ready:100% at b/x", True, False),
-        ("already:5", False, False),
-    ],
+    rows(CASES, "records_tell_whether_a_host_was_admitted_and_served"),
 )
 def test_records_tell_whether_a_host_was_admitted_and_served(
     before: str | None, admitted: bool, serving: bool

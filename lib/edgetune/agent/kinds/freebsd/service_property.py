@@ -88,17 +88,17 @@ class ServiceProperty(FileKept):
 
     def _process(self, target: Target) -> str:
         """The number of its main process, the first that its script tells."""
-        told = self.host.attempt("service", target["service"], "onestatus")[1]
-        found = re.search(r"is running as pid ([0-9]+)", told)
+        output = self.host.attempt("service", target["service"], "onestatus")[1]
+        found = re.search(r"is running as pid ([0-9]+)", output)
         if found is None:
             raise Unsupported(f"{target['service']} tells no process that runs")
         return found.group(1)
 
     def _open_files(self, process: str) -> str:
         """Exact as JSON alone: else procstat(1) rounds to K and M. ``soft:hard`` if they differ."""
-        told = self.host.run("procstat", "--libxo", "json", "rlimit", process)
+        output = self.host.run("procstat", "--libxo", "json", "rlimit", process)
         try:
-            limit = _find(json.loads(told), "openfiles")
+            limit = _find(json.loads(output), "openfiles")
             halves = dict.fromkeys(str(limit[half]) for half in ("soft_limit", "hard_limit"))
         except (ValueError, KeyError, TypeError):
             raise Unsupported(f"procstat(1) tells no open files of process {process}") from None
@@ -135,13 +135,13 @@ def _variable(target: Target) -> str:
     return f"{service}_{VARIABLES[target['property']]}"
 
 
-def _find(told: object, name: str) -> Dict[str, object]:
+def _find(document: object, name: str) -> Dict[str, object]:
     """What stands by a name, however deep; KeyError for nothing."""
-    if isinstance(told, dict):
-        if isinstance(told.get(name), dict):
-            found: Dict[str, object] = told[name]
+    if isinstance(document, dict):
+        if isinstance(document.get(name), dict):
+            found: Dict[str, object] = document[name]
             return found
-        for inner in told.values():
+        for inner in document.values():
             try:
                 return _find(inner, name)
             except KeyError:

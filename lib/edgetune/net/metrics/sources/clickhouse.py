@@ -97,7 +97,7 @@ class ClickHouse(AskedByServer):
             "column": fields.text("column", pattern=_COLUMN),
             "buckets": fields.text("buckets", "", pattern=_BUCKETS),
         }
-        return {name: told for name, told in found.items() if told}
+        return {name: entry for name, entry in found.items() if entry}
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -144,9 +144,9 @@ class ClickHouse(AskedByServer):
         from edgetune.net.clickhouse.table import Reader, SiteTable
 
         metrics = self._connections.catalogue
-        told = metrics.told_by("clickhouse")
+        entries = metrics.told_by("clickhouse")
         columns, histograms = dict[str, str](), metrics.histograms
-        for name, own in told.items():
+        for name, own in entries.items():
             fields = Fields(own, "metrics", f"{name}.clickhouse")
             columns[name], template = fields.text("column"), fields.text("buckets", "")
             for number, bound in enumerate(histograms.get(name, ()) if template else ()):

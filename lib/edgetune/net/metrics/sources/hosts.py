@@ -54,7 +54,9 @@ class Hosts(MetricSource):
         freebsd = fields.text("freebsd", "", pattern=_WORDS)
         alone = fields.text("from", "", pattern=_WORDS) if freebsd else None
         linux = fields.text("from", pattern=_WORDS) if alone is None else alone
-        return {name: told for name, told in (("from", linux), ("freebsd", freebsd)) if told}
+        return {
+            name: reading for name, reading in (("from", linux), ("freebsd", freebsd)) if reading
+        }
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -99,6 +101,6 @@ def _sampled(answer: HostResult, began: float, catalogue: MetricNames) -> Sample
     from edgetune.base.documents.sample import sample_answer
     from edgetune.net.metrics.samples import make_sample
 
-    told = sample_answer(answer.data)
-    sample = make_sample(answer.host, began, told, catalogue)
-    return Sampled(sample, drift=told.drift, health=told.health, log=told.log)
+    answered = sample_answer(answer.data)
+    sample = make_sample(answer.host, began, answered, catalogue)
+    return Sampled(sample, drift=answered.drift, health=answered.health, log=answered.log)

@@ -61,7 +61,7 @@ class Command(HookDriver):
         except OSError as error:
             raise DrainError(f"{self._where}: cannot be run: {error.strerror}") from None
         try:
-            told, problem = process.communicate(timeout=max(0.0, deadline - clock.monotonic()))
+            output, problem = process.communicate(timeout=max(0.0, deadline - clock.monotonic()))
         except BaseException as error:
             # What it started would go on, and change a server later.
             with contextlib.suppress(ProcessLookupError):
@@ -77,9 +77,9 @@ class Command(HookDriver):
                 f"{self._where} {words[0]}: exit status {process.returncode}: "
                 f"{one_line(last)[:_MOST_TOLD]}"
             )
-        if len(told) > _MOST_BYTES:
+        if len(output) > _MOST_BYTES:
             raise DrainError(f"{self._where} {words[0]}: tells more than {_MOST_BYTES >> 20} MiB")
-        return told
+        return output
 
 
 DRIVER = Command

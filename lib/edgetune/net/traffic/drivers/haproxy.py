@@ -51,13 +51,13 @@ class Several(DrainDriver):
         self._parts = parts
 
     def servers(self) -> Mapping[str, Server]:
-        told, failed = _each(self._parts, lambda part: part.balancer.servers())
+        answers, failed = _each(self._parts, lambda part: part.balancer.servers())
         if failed:
             raise DrainError("; ".join(failed.values()))
-        if len(told) == 1:
-            return told[self._parts[0].name]
-        names = dict.fromkeys(server for own in told.values() for server in own)
-        return {name: _joined(name, self._shown(told, name)) for name in names}
+        if len(answers) == 1:
+            return answers[self._parts[0].name]
+        names = dict.fromkeys(server for own in answers.values() for server in own)
+        return {name: _joined(name, self._shown(answers, name)) for name in names}
 
     def withdraw(self, server: str) -> None:
         self._change(server, lambda part: part.balancer.withdraw(server))
@@ -76,38 +76,38 @@ class Several(DrainDriver):
         self._change(server, lambda part: part.balancer.set_weight(server, weight))
 
     def refuses_changes(self) -> str:
-        told, failed = _each(self._parts, lambda part: part.balancer.refuses_changes())
-        problems = "; ".join(filter(None, [*failed.values(), *told.values()]))
+        answers, failed = _each(self._parts, lambda part: part.balancer.refuses_changes())
+        problems = "; ".join(filter(None, [*failed.values(), *answers.values()]))
         if failed:
             raise DrainError(problems)
         return problems
 
     def answering(self) -> tuple[DrainDriver, str]:
-        told, failed = _each(self._parts, lambda part: part.balancer.servers())
-        if not (failed and told):
+        answers, failed = _each(self._parts, lambda part: part.balancer.servers())
+        if not (failed and answers):
             return self, ""
         rest = copy.copy(self)
-        rest._parts = [part for part in self._parts if part.name in told]
+        rest._parts = [part for part in self._parts if part.name in answers]
         return rest, "; ".join(failed.values())
 
     def _shown(
-        self, told: Mapping[str, Mapping[str, Server]], server: str
+        self, answers: Mapping[str, Mapping[str, Server]], server: str
     ) -> dict[str, Server | None]:
         """By part, a server that it has, or that another one of its role has."""
-        roles = {part.role for part in self._parts if server in told[part.name]}
+        roles = {part.role for part in self._parts if server in answers[part.name]}
         own = [part.name for part in self._parts if part.role in roles]
-        return {name: told[name].get(server) for name in own}
+        return {name: answers[name].get(server) for name in own}
 
     def _change(self, server: str, change: Callable[[Part], None]) -> None:
         if len(self._parts) == 1:
             return change(self._parts[0])
-        told, failed = _each(self._parts, lambda part: part.balancer.servers())
-        having = [part for part in self._parts if server in told.get(part.name, ())]
+        answers, failed = _each(self._parts, lambda part: part.balancer.servers())
+        having = [part for part in self._parts if server in answers.get(part.name, ())]
         roles = {part.role for part in having}
         lacking = [
             f"{part.name} has no server {server!r}"
             for part in self._parts
-            if part.name in told and part not in having
+            if part.name in answers and part not in having
             if part.role in roles or not (having or failed)
         ]
         problems = [*failed.values(), *lacking, *_each(having, change)[1].values()]
@@ -121,21 +121,21 @@ def _each(
 ) -> tuple[dict[str, Result], dict[str, str]]:
     """What parts told, and why others did not, by name; all are asked at once: one that hangs takes
     the time of no other."""
-    told: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     failed: dict[str, str] = {}
     with ThreadPoolExecutor(max(1, len(parts))) as pool:
         for part, answer in [(part, pool.submit(ask, part)) for part in parts]:
             try:
-                told[part.name] = answer.result()
+                results[part.name] = answer.result()
             except DrainError as error:
                 failed[part.name] = str(error)
-    return told, failed
+    return results, failed
 
 
 def _joined(name: str, parts: Mapping[str, Server | None]) -> Server:
     """The worst of what the parts show."""
-    told = {part: own for part, own in parts.items() if own is not None}
-    every, is_whole = [*told.values()], len(told) == len(parts)
+    servers = {part: own for part, own in parts.items() if own is not None}
+    every, is_whole = [*servers.values()], len(servers) == len(parts)
     addresses = {own.address for own in every}
     counts = [own.sessions for own in every]
     known = [count for count in counts if count is not None]
@@ -144,17 +144,17 @@ def _joined(name: str, parts: Mapping[str, Server | None]) -> Server:
     all_withdrawn = is_whole and all(own.withdrawn for own in every)
     return replace(
         every[0],
-        withdrawn=_word({part: own.withdrawn for part, own in told.items()}),
+        withdrawn=_word({part: own.withdrawn for part, own in servers.items()}),
         leaving=any(own.leaving for own in every) or (any_withdrawn and not all_withdrawn),
         up=is_whole and all(own.up for own in every),
         sessions=sum(known) if is_whole and len(known) == len(counts) else None,
         address=addresses.pop() if len(addresses) == 1 else "",
         checked=all(own.checked for own in every),
         passing=is_whole and all(own.passing for own in every),
-        idle=_reasons({part: own.idle for part, own in told.items()}),
-        state=_word({part: own.state or own.withdrawn for part, own in told.items()}),
+        idle=_reasons({part: own.idle for part, own in servers.items()}),
+        state=_word({part: own.state or own.withdrawn for part, own in servers.items()}),
         weight=weights.pop() if is_whole and len(weights) == 1 else None,
-        overridden_by=_reasons({part: own.overridden_by for part, own in told.items()}),
+        overridden_by=_reasons({part: own.overridden_by for part, own in servers.items()}),
         parts=parts,
     )
 
@@ -282,10 +282,10 @@ class Haproxy(Several):
         )
 
     def servers(self) -> Mapping[str, Server]:
-        told = super().servers()
+        servers = super().servers()
         if not self._trusts_agents:
-            return told
-        return {name: replace(own, overridden_by="") for name, own in told.items()}
+            return servers
+        return {name: replace(own, overridden_by="") for name, own in servers.items()}
 
     def certificates(self) -> Mapping[str, bytes]:
         found = {}

@@ -50,9 +50,9 @@ class HttpHook(HookDriver):
     def _tell(
         self, do: str, server: str, withdrawn: str, deadline: float, weight: int | None
     ) -> None:
-        told = {"do": do, "server": server, "withdrawn": withdrawn}
+        document = {"do": do, "server": server, "withdrawn": withdrawn}
         with self._service(deadline) as service:
-            service.ask(document=told if weight is None else {**told, "weight": weight})
+            service.ask(document=document if weight is None else {**document, "weight": weight})
 
     def _service(self, deadline: float) -> JsonService:
         login = HttpLogin(self._token_file).authorization("load_balancer")
@@ -61,7 +61,7 @@ class HttpHook(HookDriver):
             login,
             self._ca_file,
             deadline,
-            lambda told: DrainError(f"{self._where}: {told}"),
+            lambda problem: DrainError(f"{self._where}: {problem}"),
         )
 
 

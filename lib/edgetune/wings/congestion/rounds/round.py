@@ -146,7 +146,7 @@ class Round:
         effects = compare(selection.chosen, thresholds, seed)
         windows = compare_windows(selection.chosen, thresholds, seed)
         decisions.looked(LookTaken(newest, clock.wall(), effects, windows))
-        worse, told = harm(effects, thresholds), len(self.told)
+        worse, count = harm(effects, thresholds), len(self.told)
         if worse:
             decisions.become(ROLLED_BACK, worse, BY_COMPARISON)
             decisions.pending = [host.name for host in self.pop.hosts]
@@ -155,7 +155,7 @@ class Round:
             decisions.windows_off = harm(windows, thresholds)
             decisions.note(f"no more initial windows: {decisions.windows_off}", BY_COMPARISON)
             self.told.append(f"no more initial windows: {decisions.windows_off}")
-        self.is_news = len(self.told) > told
+        self.is_news = len(self.told) > count
 
     def _is_due(self, selection: Selection, thresholds: Thresholds) -> bool:
         """A week has at most so many looks as share alpha; the first one has as much to see."""

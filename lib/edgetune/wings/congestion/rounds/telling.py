@@ -31,25 +31,25 @@ def change(work: Work, pop: Pop, wanted: Configuration, but: Collection[str]) ->
     work.decisions.number = max(work.decisions.number, wanted.number)
     work.save()
     hosts = [host for host in in_order(pop) if host.name not in but]
-    told = push(work, hosts, wanted)
-    if told.done:
+    pushed = push(work, hosts, wanted)
+    if pushed.done:
         work.rounds.configuration, work.rounds.since = wanted, clock.wall()
-        work.rounds.skipped = {**told.skipped}
-    _note(work, wanted, told)
+        work.rounds.skipped = {**pushed.skipped}
+    _note(work, wanted, pushed)
     before = work.rounds.configuration
-    if not told.done and before is not None and before.prefixes:
+    if not pushed.done and before is not None and before.prefixes:
         _note(work, before, renew(work, hosts[1:], before), keep_errors=True)
-    return told
+    return pushed
 
 
 def keep(work: Work, pop: Pop, standing: Configuration, but: Collection[str]) -> Pushed:
     """Have the hosts, but for some, go on with what they have."""
     hosts = [host for host in in_order(pop) if host.name not in but]
-    told = renew(work, hosts, standing)
-    if told.done:
-        work.rounds.skipped = {**told.skipped}
-    _note(work, standing, told)
-    return told
+    pushed = renew(work, hosts, standing)
+    if pushed.done:
+        work.rounds.skipped = {**pushed.skipped}
+    _note(work, standing, pushed)
+    return pushed
 
 
 def take_back(work: Work, pop: Pop, hosts: Sequence[Host]) -> Pushed:
@@ -65,17 +65,17 @@ def take_back(work: Work, pop: Pop, hosts: Sequence[Host]) -> Pushed:
     algorithm = before.algorithm if before else "bbr"
     none = Configuration(pop.name, decisions.number, algorithm, ttl, []).sealed()
     work.save()
-    told = push(work, hosts, none)
-    for name in told.done:
+    pushed = push(work, hosts, none)
+    for name in pushed.done:
         rounds.hosts[name] = HostHas(at=clock.wall())
-    _note_errors(work, told)
+    _note_errors(work, pushed)
     known = {host.name for host in pop.hosts}
     decisions.pending = [
-        name for name in decisions.pending if name in known and name not in told.done
+        name for name in decisions.pending if name in known and name not in pushed.done
     ]
     rounds.configuration, rounds.wanted, rounds.skipped = None, None, {}
     work.save()
-    return told
+    return pushed
 
 
 def in_order(pop: Pop) -> list[Host]:
@@ -85,11 +85,13 @@ def in_order(pop: Pop) -> list[Host]:
     return [*first, *(host for host in pop.hosts if host.name != canary)]
 
 
-def _note(work: Work, told: Configuration, result: Pushed, keep_errors: bool = False) -> None:
+def _note(
+    work: Work, configuration: Configuration, result: Pushed, keep_errors: bool = False
+) -> None:
     rounds, now = work.rounds, clock.wall()
     for name in result.done:
         error = rounds.hosts[name].error if keep_errors and name in rounds.hosts else ""
-        rounds.hosts[name] = HostHas(told.number, told.checksum, now, error)
+        rounds.hosts[name] = HostHas(configuration.number, configuration.checksum, now, error)
     _note_errors(work, result)
     if result.done:
         rounds.confirmed = now
@@ -141,12 +143,12 @@ def renew(work: Work, hosts: Sequence[Host], configuration: Configuration) -> Pu
     """Tell all these hosts at once, if that is permitted: one that is away holds up no other."""
     work.permit()
     request = {"configuration": configuration.document(), "epoch": work.claim.epoch}
-    told = work.context.fleet.ask(hosts, "congestion", lambda host: request, timeout=_TIMEOUT)
-    problems = {name: _problem(own, configuration) for name, own in told.items()}
+    results = work.context.fleet.ask(hosts, "congestion", lambda host: request, timeout=_TIMEOUT)
+    problems = {name: _problem(own, configuration) for name, own in results.items()}
     done = [name for name, problem in problems.items() if not problem]
     skipped: dict[str, str] = {}
     for name in done:
-        skipped.update(told[name].read(CongestionAnswer).skipped)
+        skipped.update(results[name].read(CongestionAnswer).skipped)
     return Pushed(done, {name: own for name, own in problems.items() if own}, skipped)
 
 

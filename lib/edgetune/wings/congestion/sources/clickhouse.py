@@ -147,8 +147,8 @@ class ClickHouseSockets(SocketSource):
         ports = ",".join(map(str, sorted(ports_of(pop))))
         parameters = {**named, **_span(start, end), "ports": f"[{ports}]", "least": str(least)}
         columns = ("prefix", *MEASURES)
-        told = server.query(sql, parameters, columns, ends)
-        by_column: Sequence[Sequence[Any]] = [*zip(*told)] or [()] * len(columns)
+        rows = server.query(sql, parameters, columns, ends)
+        by_column: Sequence[Sequence[Any]] = [*zip(*rows)] or [()] * len(columns)
         return make_rows(where, number, by_column[0], dict(zip(MEASURES, by_column[1:])))
 
     def _server(self, pop: Pop) -> Server:

@@ -50,9 +50,9 @@ class HostSockets(SocketSource):
             raise SourceError(f"{where}: tell of the present round alone, and not of {number}")
         # The clients' ports that are looked at are the same on all hosts, and others next time.
         asked = {"ports": [*ports_of(pop)], "most": self._most, "cpu": _CPU, "seed": number}
-        told = self._connections.fleet.ask(pop.hosts, "sockets", lambda host: asked)
-        refuse_part(where, pop, {name for name, own in told.items() if not own.failed})
-        answers = [own.read(SocketsAnswer) for own in told.values() if not own.failed]
+        results = self._connections.fleet.ask(pop.hosts, "sockets", lambda host: asked)
+        refuse_part(where, pop, {name for name, own in results.items() if not own.failed})
+        answers = [own.read(SocketsAnswer) for own in results.values() if not own.failed]
         return _merged(where, number, answers)
 
 

@@ -32,9 +32,9 @@ def push_configuration(context: Context, pop: str, requested_by: str = "") -> Ro
         work.permit()
         if work.decisions.state == ROLLED_BACK:
             hosts = [host for host in in_order(known) if host.name in work.decisions.pending]
-            told = take_back(work, known, hosts)
-            problem = f"nothing is renewed there: {work.decisions.reason}" if told.errors else ""
-            return _result(known, told, problem, [*told.errors], number=work.decisions.number)
+            pushed = take_back(work, known, hosts)
+            problem = f"nothing is renewed there: {work.decisions.reason}" if pushed.errors else ""
+            return _result(known, pushed, problem, [*pushed.errors], number=work.decisions.number)
         return _told(work, known)
     finally:
         work.release()
@@ -50,34 +50,34 @@ def _told(work: Work, pop: Pop) -> RoundResult:
         return round_result(pop.name, f"waits: {permission.conflict or permission.waits}")
     is_new = wanted != standing
     tell = change if is_new else keep
-    told = tell(work, pop, wanted, permission.in_hand)
+    pushed = tell(work, pop, wanted, permission.in_hand)
     work.rounds.wanted, problem = None, ""
     failed: list[str] = []
-    if told.errors and not told.done:
+    if pushed.errors and not pushed.done:
         problem = "what stood there stays" if is_new else "no host answers well"
-        failed = [in_order(pop)[0].name] if is_new else [*told.errors]
-        why = told.errors.get(failed[0], "")
+        failed = [in_order(pop)[0].name] if is_new else [*pushed.errors]
+        why = pushed.errors.get(failed[0], "")
         work.rounds.problem = f"configuration {wanted.number}: {failed[0]}: {why}"
     work.save()
-    return _result(pop, told, problem, failed, wanted.number, len(wanted.prefixes))
+    return _result(pop, pushed, problem, failed, wanted.number, len(wanted.prefixes))
 
 
 def _result(
-    pop: Pop, told: Pushed, problem: str, failed: list[str], number: int, prefixes: int = 0
+    pop: Pop, pushed: Pushed, problem: str, failed: list[str], number: int, prefixes: int = 0
 ) -> RoundResult:
-    errors = [f"{name}: {error}" for name, error in [*told.errors.items()][:_SHOWN]]
-    more = len(told.errors) - _SHOWN
+    errors = [f"{name}: {error}" for name, error in [*pushed.errors.items()][:_SHOWN]]
+    more = len(pushed.errors) - _SHOWN
     errors += [f"and {more} more"] if more > 0 else []
     what = f"configuration {number} with {prefixes_text(prefixes)}"
     what = what if prefixes else "nothing is treated"
-    said = [f"{pop.name}: {what} on {len(told.done)} of {len(pop.hosts)} hosts", *errors]
+    said = [f"{pop.name}: {what} on {len(pushed.done)} of {len(pop.hosts)} hosts", *errors]
     return {
         "pop": pop.name,
         "next": "",
         "number": number,
         "prefixes": prefixes,
-        "done": [*told.done],
-        "missing": [*told.errors],
+        "done": [*pushed.done],
+        "missing": [*pushed.errors],
         "failed": failed,
         "error": f"{pop.name}: {problem}: {'; '.join(errors)}" if problem else "",
         "message": "; ".join(said),

@@ -59,18 +59,20 @@ def roll_back_congestion(
                 f"{pop}: no round goes on, but hosts are not told: {error}; by themselves they "
                 f"take it back within {within}"
             ) from None
-        told = take_back(work, known, in_order(known))
+        pushed = take_back(work, known, in_order(known))
     again = command("roll_back_congestion", pop=pop)
-    errors = "; ".join(f"{name}: {error}" for name, error in told.errors.items())
-    message = f"{pop}: nothing is treated any more on {len(told.done)} of {len(known.hosts)} hosts"
+    errors = "; ".join(f"{name}: {error}" for name, error in pushed.errors.items())
+    message = (
+        f"{pop}: nothing is treated any more on {len(pushed.done)} of {len(known.hosts)} hosts"
+    )
     who = f"; asked for by {requested_by}" if requested_by else ""
     why = f"; reason: {reason}" if reason else ""
     left = f"; {again} tries again: {errors}" if errors else ""
     goes_on = f"; {command('resume_congestion', pop=pop)} lets it go on"
     return {
         "pop": pop,
-        "done": [*told.done],
-        "failed": [*told.errors],
+        "done": [*pushed.done],
+        "failed": [*pushed.errors],
         "error": f"{pop}: not confirmed, and not renewed: {errors}; {again}" if errors else "",
         "message": f"{message}{who}{why}{left or goes_on}",
         "channel": context.config.chat_channel,
