@@ -16,12 +16,11 @@ from tests.support.waiting import wait_until
 pytestmark = [*needs_lab, pytest.mark.long]
 
 TAIL, LEAN = "tiny_application_queue", "leaner_application"
-QUIET = ("interval=4", "warmup=1")
 BUILT = 900 / 600
 """CPU time of a request, untuned and tuned: etc/application.conf, and the tuning."""
 LIMIT = 60
 """In ms: a request takes 18 ms or 12 ms; a host that is over its limit has a queue of ten."""
-ON = (f"tuning={LEAN}", "most=0.45", "rungs=15", "hold=12s", "pairs=1", f"limit={LIMIT}")
+ON = (f"tuning={LEAN}", "most=0.45", "rungs=20", "hold=8s", "pairs=1", f"limit={LIMIT}")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +32,7 @@ def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
 
 def test_a_tail_of_requests_is_found_that_health_checks_miss(practice: Practice) -> None:
     """Of each host a p99 needs 2,000 requests, which are those of a minute."""
-    before, words = practice.fingerprints(), ("baseline=64", "soak=80", *QUIET)
+    before, words = practice.fingerprints(), ("baseline=64", "soak=80", "interval=4", "warmup=1")
     with practice.losing_nothing():
         real = ("pop=lab1", "dry_run=false", "wait=true")
         done = practice.run("rollout_pop", f"tuning={TAIL}", *real, *words)
@@ -53,7 +52,7 @@ def test_a_tail_of_requests_is_found_that_health_checks_miss(practice: Practice)
 
 
 def test_the_ratio_of_cpu_bound_hosts_is_what_they_were_built_with(practice: Practice) -> None:
-    words = ("dry_run=false", "baseline=16", "soak=6h", "wait=false", *QUIET)
+    words = ("dry_run=false", "baseline=16", "soak=6h", "wait=false", "interval=2", "warmup=1")
     begun = practice.run("rollout_pop", "pop=lab1", f"tuning={LEAN}", *words)
     assert begun["exit"] == 0, begun
     asked = ("pop=lab1", *ON, "alone=true", "seed=3")
