@@ -5,11 +5,13 @@ hosts carry that are at the end of their CPU."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.rollout import read_rollout
+from lab import pop as lab
 from tests.support.practice import Practice, needs_lab, practising
 from tests.support.waiting import wait_until
 
@@ -28,6 +30,11 @@ def practice(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
     """Eight hosts can be split in 70 ways."""
     with practising(tmp_path_factory.mktemp("application"), hosts=8, application=True) as made:
         yield made
+
+
+def test_machines_have_no_application(tmp_path: Path) -> None:
+    with pytest.raises(lab.LabError, match="machines have no application behind nginx"):
+        lab.up(tmp_path, hosts=2, machines=1, application=True)
 
 
 def test_a_tail_of_requests_is_found_that_health_checks_miss(practice: Practice) -> None:
