@@ -39,7 +39,7 @@ def test_machines_have_no_application(tmp_path: Path) -> None:
 
 def test_a_tail_of_requests_is_found_that_health_checks_miss(practice: Practice) -> None:
     """Of each host a p99 needs 2,000 requests, which are those of a minute."""
-    before, words = practice.fingerprints(), ("baseline=64", "soak=80", "interval=4", "warmup=1")
+    before, words = practice.fingerprints(), ("baseline=72", "soak=80", "interval=4", "warmup=1")
     with practice.losing_nothing():
         real = ("pop=lab1", "dry_run=false", "wait=true")
         done = practice.run("rollout_pop", f"tuning={TAIL}", *real, *words)

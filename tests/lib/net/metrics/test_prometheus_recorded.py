@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -190,3 +191,18 @@ def test_a_step_in_which_buckets_got_wider_is_not_known(tmp_path: Path) -> None:
         steps = [later - row for row, later in zip(counted, counted[1:])]
         lost = counted[-1] - counted[0] - counts.sum()
         assert 0 < lost <= 2 * max(steps)
+
+
+def test_a_scrape_without_the_histogram_does_not_tell_it(tmp_path: Path) -> None:
+    own = copy.deepcopy(NATIVE["native histograms"])
+    kept = next(each for each in own["told"] if "edge_few_seconds" in each["asked"]["query"])
+    body = json.loads(kept["body"])
+    for series in body["data"]["result"]:
+        if series["metric"]["__name__"] == "edge_few_seconds":
+            del series["histograms"][-1]
+    kept["body"] = json.dumps(body)
+    rows = [*read_again(own, catalogue(tmp_path)).rows()]
+    for name in NAMES:
+        *before, last = [row.counters for row in rows if row.host == name]
+        assert all("few_ms" in row for row in before)
+        assert "answer_ms" in last and not any(key.startswith("few_ms") for key in last)
