@@ -28,6 +28,7 @@ _WATCHED = f"{_UP} --prometheus"
 _FEWEST = 6
 _ANYCAST = f"{_UP} --anycast"
 _FREEBSD = f"{_UP} --simulated --freebsd 8"
+_APPLICATION = f"{_UP} --application"
 _BOTH = f"{_UP} --balancers 2"
 _MACHINES = f"{_UP} --hosts 4 --machines 2"
 
@@ -80,6 +81,11 @@ def add_lab_commands(parser: argparse.ArgumentParser) -> None:
         default=1,
         metavar="N",
         help="HAProxies, 1 or 2, that send requests to the hosts; default: 1",
+    )
+    up.add_argument(
+        "--application",
+        action="store_true",
+        help="nginx of each host has an application behind it, which clients ask, too",
     )
     up.set_defaults(command=_lab_up)
     image = commands.add_parser("image", help="build the disk of machines, and say where it is")
@@ -158,6 +164,8 @@ def _lab_up(options: argparse.Namespace) -> int:
         raise UsageError("Linux hosts have no FreeBSD, simulated hosts can", _FREEBSD)
     if options.release and not options.freebsd:
         raise UsageError("a release is that of hosts with FreeBSD", f"{_FREEBSD} --release 13,14")
+    if options.simulated and options.application:
+        raise UsageError("simulated hosts run no application, Linux hosts can", _APPLICATION)
     if options.simulated and options.balancers != 1:
         raise UsageError("simulated hosts have one load balancer", _BOTH)
     if options.simulated:
@@ -166,6 +174,7 @@ def _lab_up(options: argparse.Namespace) -> int:
         return 0
     given.update(prometheus=options.prometheus, machines=options.machines, tell=_tell)
     given.update(anycast=options.anycast, balancers=options.balancers)
+    given.update(application=options.application)
     missing = import_module("lab.pop").missing_requirements(
         options.prometheus, options.machines > 0, options.anycast
     )

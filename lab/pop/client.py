@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The clients of all PoPs: bursts of short requests and a few slow bodies, each one accounted for.
 
-Run as `python -m lab.pop.client HOSTS POPS ADDRESS,... COUNTERS LOST UNREADY`. "on", "on N" (N
-times as many) and "off" on standard input start and stop new requests; its end ends the process.
-COUNTERS is a JSON file with cumulative counts, replaced every 0.2 s; LOST gets one JSON line per
-lost request, UNREADY one per answer from a host that was not ready (it says so in X-Lab-Ready).
+Run as `python -m lab.pop.client HOSTS POPS ADDRESS,... COUNTERS LOST UNREADY [application]`. "on",
+"on N" (N times as many) and "off" on standard input start and stop new requests; its end ends the
+process. COUNTERS is a JSON file with cumulative counts, replaced every 0.2 s; LOST gets one JSON
+line per lost request, UNREADY one per answer from a host that was not ready (it says so in
+X-Lab-Ready). With "application" that of each host is asked, too.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import selectors
 import socket
@@ -28,6 +30,10 @@ BURSTS_PER_HOST = (4, 12, 8, 14)  # requests in one burst, in turn
 # one: all at once would meet a short queue full for ever.
 BURST_SPREAD = 0.025
 SLOW_PER_HOST = 0.4  # slow bodies started per second
+# Of the application: requests per second, one after the other, and so many at once now and then.
+APPLICATION_PER_HOST = 24
+CROWD_SECONDS = 4.0
+CROWD_PER_HOST = 7
 REQUEST_SECONDS = 90.0
 REPORT_SECONDS = 0.2
 
@@ -86,7 +92,14 @@ class Load:
     """All requests under way, the schedule of the next ones, and the counts."""
 
     def __init__(
-        self, hosts: int, pops: int, address: str, counters: Path, lost: Path, unready: Path
+        self,
+        hosts: int,
+        pops: int,
+        address: str,
+        counters: Path,
+        lost: Path,
+        unready: Path,
+        application: bool = False,
     ) -> None:
         self.hosts = hosts
         # Load balancers take turns, and so do PoPs, which are of one size.
@@ -103,6 +116,7 @@ class Load:
         self.on = False
         self.times = 1
         self.next_burst = self.next_slow = self.next_report = time.monotonic()
+        self.next_asked = self.next_crowd = self.next_report if application else math.inf
 
     def run(self) -> None:
         while True:
@@ -113,6 +127,7 @@ class Load:
                 self._give_up_on_old(now)
                 self._report(now)
             due = min(self.next_burst, self.next_slow, self.next_report)
+            due = min(due, self.next_asked, self.next_crowd)
             if self.planned:
                 due = min(due, self.planned[0][0])
             for key, events in self.selector.select(max(0.0, due - time.monotonic())):
@@ -143,6 +158,14 @@ class Load:
         if now >= self.next_slow:
             self.next_slow = now + 1 / (SLOW_PER_HOST * self.hosts * self.times)
             self.planned.append((now, "/slow"))
+        if now >= self.next_asked:
+            # What was late is made up for, or a busy machine would make less load.
+            later = 1 / (APPLICATION_PER_HOST * self.hosts * self.times)
+            self.next_asked = max(self.next_asked + later, now - BURST_SPREAD)
+            self.planned.append((now, "/application"))
+        if now >= self.next_crowd:
+            self.next_crowd = now + CROWD_SECONDS / self.times
+            self.planned += [(now, "/application")] * (CROWD_PER_HOST * self.hosts)
 
     def _start_due(self, now: float) -> None:
         while self.planned and self.planned[0][0] <= now:
@@ -203,4 +226,6 @@ def _log(path: Path, request: Request, **more: Any) -> None:
 
 
 if __name__ == "__main__":
-    Load(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], *map(Path, sys.argv[4:7])).run()
+    _COUNTERS, _LOST, _UNREADY = map(Path, sys.argv[4:7])
+    _PLACES = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    Load(*_PLACES, _COUNTERS, _LOST, _UNREADY, "application" in sys.argv[7:]).run()

@@ -45,6 +45,7 @@ def up(
     machines: int = 0,
     anycast: bool = False,
     balancers: int = 1,
+    application: bool = False,
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Bring PoPs up, which share the hosts evenly, and return their state once all of it answers.
@@ -56,6 +57,7 @@ def up(
     takes its alerts. The last `machines` of the hosts are virtual machines; `tell` is told what
     that waits for. `anycast`: hosts announce one address to a router, and no HAProxy is there.
     `balancers`: so many HAProxies, one or two, send requests to the hosts of each PoP.
+    `application`: nginx of each host has one behind it, which clients ask, too.
     """
     if not 1 <= hosts <= MAX_HOSTS:
         raise LabError(f"a lab has 1 to {MAX_HOSTS} hosts, not {hosts}", INPUT)
@@ -69,6 +71,8 @@ def up(
         )
     if machines and prometheus:
         raise LabError("machines have no exporter for Prometheus", INPUT)
+    if machines and application:
+        raise LabError("machines have no application behind nginx", INPUT)
     sites(addresses(hosts), pops)
     missing = missing_requirements(prometheus, machines > 0, anycast)
     if missing:
@@ -88,6 +92,7 @@ def up(
         machines=machines,
         anycast=anycast,
         balancers=balancers,
+        application=application,
     )
     try:
         options["image"] = str(Image().build(tell)) if machines else ""

@@ -19,9 +19,11 @@ from .layout import TEXTFILES
 
 FILES = Path(__file__).with_name("image")
 ANYCAST_FILES = Path(__file__).with_name("anycast_image")
+APPLICATION_FILES = Path(__file__).with_name("application_image")
 SLOW_BODY_BYTES = 200_000
 EXPORTER = "::respawn:/usr/local/lib/lab/run_exporter\n"
 BIRD = "::respawn:/usr/local/lib/lab/run_bird\n"
+APPLICATION = "::respawn:/usr/local/lib/lab/run_application\n"
 
 PROGRAMS = {"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr"}
 EMPTY = ("dev", "home", "mnt", "proc", "root", "run", "sys", "tmp", "var")
@@ -53,15 +55,21 @@ def build(
     machine: Path = Path("/"),
     exporter: bool = False,
     anycast: bool = False,
+    application: bool = False,
 ) -> None:
     """Make the image at `image` (a new directory on a tmpfs); the same one serves all hosts.
 
-    `exporter`: init starts Prometheus' node_exporter. `anycast`: it starts BIRD.
+    `exporter`: init starts Prometheus' node_exporter. `anycast`: it starts BIRD. `application`: it
+    starts one behind nginx.
     """
     shutil.copytree(FILES, image)
-    if anycast:
-        shutil.copytree(ANYCAST_FILES, image, dirs_exist_ok=True)
-        _add_service(image, BIRD)
+    for wanted, files, line in (
+        (anycast, ANYCAST_FILES, BIRD),
+        (application, APPLICATION_FILES, APPLICATION),
+    ):
+        if wanted:
+            shutil.copytree(files, image, dirs_exist_ok=True)
+            _add_service(image, line)
     _give_to_root(image)
     for name in (*EMPTY, *OPAQUE_IN_USR):
         _opaque(image / name)

@@ -106,6 +106,7 @@ class PoP:
         image: str = "",
         anycast: bool = False,
         balancers: int = 1,
+        application: bool = False,
     ) -> None:
         self.layout = layout
         self.sites = sites(addresses(hosts, machines), pops)
@@ -114,6 +115,7 @@ class PoP:
         self.post_seconds = post_seconds
         self.prometheus = prometheus
         self.anycast = anycast
+        self.application = application
         self.others = {**OTHERS, **(SECOND if balancers > 1 else {})}
         self.balancers = [LOAD_BALANCER, SECOND_BALANCER][:balancers]
         self.load = False
@@ -147,7 +149,7 @@ class PoP:
         client = self.namespaces["client"]
         address = ANYCAST if self.anycast else ",".join(self.balancers)
         counts = (len(self.hosts), len(self.sites))
-        self.client = services.start_client(client, *counts, address, self.layout)
+        self.client = services.start_client(client, *counts, address, self.layout, self.application)
         self.bmcs.wait_until_ready()
         readiness.wait_for_servers(self.balancer)
         readiness.wait_for_client(self.layout.client)
@@ -402,7 +404,13 @@ class PoP:
         host.make_key(self.layout.key, "edgetune-lab")
         public_key = self.layout.key.with_suffix(".pub").read_text()
         image.build(
-            disks / "image", public_key, nic_queue, Path("/"), self.prometheus, self.anycast
+            disks / "image",
+            public_key,
+            nic_queue,
+            Path("/"),
+            self.prometheus,
+            self.anycast,
+            self.application,
         )
         keys = {item.name: self._make_disk(item) for item in self.addresses}
         files.write_known_hosts(self.layout, self.addresses, keys)

@@ -33,7 +33,7 @@ VERBS = {
 # Of the options, those that the PoP is made of, in its order.
 PARTS = (
     *("hosts", "pops", "post_seconds", "drops", "prometheus", "machines", "image"),
-    *("anycast", "balancers"),
+    *("anycast", "balancers", "application"),
 )
 
 

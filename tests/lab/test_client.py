@@ -7,13 +7,14 @@ import io
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from lab.pop.client import Load
+from lab.pop.client import APPLICATION_PER_HOST, CROWD_PER_HOST, Load
 from lab.pop.layout import Layout
 from lab.pop.pop import PoP
 
@@ -57,3 +58,22 @@ def test_the_status_tells_a_load_only_while_its_client_runs(tmp_path: Path, aliv
     pop.set_load(True)
     pop.client.poll.return_value = None if alive else -9
     assert (pop.describe()["load"], pop.describe()["client"]) == (alive, alive)
+
+
+def test_an_application_is_asked_at_its_pace_and_by_crowds(
+    commands: io.BufferedWriter, tmp_path: Path
+) -> None:
+    counters, asked = tmp_path / "client.json", Counter[str]()
+    files = (counters, tmp_path / "lost", tmp_path / "unready")
+    for has_one in (True, False):
+        load = Load(2, 1, "127.0.0.1", *files, has_one)
+        load.on, load.times = True, 1
+        begin = load.next_report
+        asked.clear()
+        with mock.patch.object(Load, "_start", lambda self, path: asked.update([path])):
+            for tick in range(8000):
+                load._plan_due(begin + tick / 1000)
+                load._start_due(begin + tick / 1000)
+        each = APPLICATION_PER_HOST * 8 + 2 * CROWD_PER_HOST if has_one else 0
+        assert asked["/application"] == pytest.approx(2 * each, abs=2)
+        assert asked["/short"] > 0

@@ -17,7 +17,7 @@ import requests
 
 from edgetune.base.clock import use
 from edgetune.base.errors import SourceError
-from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.intent.metrics.catalogue import METRICS, Catalogue
 from edgetune.net.metrics.sources.prometheus import Prometheus
 from edgetune.site.inventory import Host, LoadBalancer, Metrics, Pop
 from tests.support import ROOT
@@ -42,9 +42,9 @@ def pop_of(url: str, **fields: str) -> Pop:
     return Pop("lab1", 0.7, "", (), 300.0, LoadBalancer("haproxy", {}), HOSTS, metrics=metrics)
 
 
-def source() -> Prometheus:
+def source(catalogue: Catalogue = METRICS) -> Prometheus:
     """The source, as it asks."""
-    return Prometheus(SimpleNamespace(catalogue=METRICS))  # type: ignore[arg-type]
+    return Prometheus(SimpleNamespace(catalogue=catalogue))  # type: ignore[arg-type]
 
 
 def at_time(now: float) -> AbstractContextManager[RunningClock]:
@@ -55,8 +55,9 @@ def at_time(now: float) -> AbstractContextManager[RunningClock]:
 class Recorder:
     """Asks a program by the source, and keeps each question with its answer."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, catalogue: Catalogue = METRICS) -> None:
         self._told: dict[str, Any] = {"version": version, "cases": {}}
+        self._source = source(catalogue)
 
     def ask(
         self,
@@ -77,11 +78,11 @@ class Recorder:
             with at_time(now), suppress(SourceError):
                 asked = pop_of(between.url, **fields)
                 if do == "newest":
-                    source().newest(asked)
+                    self._source.newest(asked)
                 elif do == "thinned":
-                    source().thinned(asked, start, end, 10.0, 5.0)
+                    self._source.thinned(asked, start, end, 10.0, 5.0)
                 else:
-                    source().window(asked, start, end)
+                    self._source.window(asked, start, end)
         span = {"do": do, "now": now, "start": start, "end": end, "fields": fields}
         self._told["cases"][case] = {**span, "told": told}
         last = told[-1]

@@ -118,7 +118,9 @@ class AccessLog:
         """Files that were the log, and were written to after the last look, the oldest first."""
         folder, base = os.path.split(self._host.real(self._path))
         stem, ending = os.path.splitext(base)
-        names = re.compile(rf"{re.escape(base)}[.-].*|{re.escape(stem)}-.*{re.escape(ending)}.*")
+        # Apache Traffic Server names them squid.log_HOST.BEGIN-END.old.
+        ours = rf"{re.escape(base)}([.-].*|_.*\.old)"
+        names = re.compile(rf"{ours}|{re.escape(stem)}-.*{re.escape(ending)}.*")
         found = []
         for name in filter(names.fullmatch, os.listdir(folder)):
             path = os.path.join(folder, name)
@@ -133,10 +135,10 @@ class AccessLog:
         by now. A copy of it is known by what stands before the place."""
         if name.endswith(".gz"):
             unpacked = gzip.GzipFile(fileobj=file)
-            if not found and self._goes_on(unpacked, place):
+            if found or self._goes_on(unpacked, place):
                 self._read_lines(iter(lambda: unpacked.read(_CHUNK), b""))
                 return True
-            return found
+            return False
         is_it = os.fstat(file.fileno()).st_ino == place.inode or place.offset > 0
         if not found and is_it and _fits(file, place):
             self._read(file, place.offset)

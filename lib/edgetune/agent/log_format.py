@@ -18,7 +18,7 @@ FORMATS = {
     "nginx": '...] "{}" {status} {bytes} "{}" "{}" {time} {first_byte} {cache} {ended}',
     "haproxy": "...] {} {} {}/{}/{}/{first_byte_ms}/{time_ms} {status} {bytes} {} {} {ended} ",
     "varnish": "{status} {bytes} {time_us} {first_byte} {cache}",
-    "trafficserver": "{} {time_ms} {} {cache}/{status} {bytes} ",
+    "trafficserver": "{} {time_ms} {} {result}/{status} {bytes} ",
 }
 """What is written by nginx' format ``combined`` with four fields behind it; by HAProxy's
 ``option httplog``; by ``varnishncsa -F`` with these five fields alone; and by Apache Traffic
@@ -32,13 +32,16 @@ COUNTERS = {
     "bytes": ("response_bytes",),
     "cache": ("cache_responses", "cache_hits"),
     "ended": ("http_broken",),
+    "result": ("cache_responses", "cache_hits", "http_broken"),
 }
 """By field, what is counted of it."""
 FIELDS = (*COUNTERS, *(name + unit for name in TIMES for unit in IN_MS))
 OF_LARGE = ("large_bytes", "large_ms")
 """Of answers of LARGE_DIGITS and more, where both their bytes and their whole time are told."""
 OF_READING = ("log_bytes", "log_left_out_bytes", "log_unread_lines")
-ALL_COUNTERS = (*TIMES.values(), *sum(COUNTERS.values(), ()), *OF_LARGE, *OF_READING)
+ALL_COUNTERS = (
+    *dict.fromkeys([*TIMES.values(), *sum(COUNTERS.values(), ()), *OF_LARGE, *OF_READING]),
+)
 LARGE_DIGITS = 7
 """Of the bytes of an answer: from 1 MB on."""
 _MOST = 200
@@ -92,6 +95,11 @@ class LogFormat:
             sizes = columns["bytes"].items()
             found["response_bytes"] = sum(int(own) * n for own, n in sizes if own.isdigit())
             self._add_large(found, rows)
+        if "result" in columns:
+            results = columns["result"]
+            found["http_broken"] = sum(n for own, n in results.items() if _is_left(own))
+            # Of what went wrong it does not say where it came from.
+            columns["cache"] = Counter({own: n for own, n in results.items() if own[:4] != b"ERR_"})
         if "cache" in columns:
             known = {own: n for own, n in columns["cache"].items() if own.strip(b"- ")}
             found["cache_responses"] = sum(known.values())
@@ -172,6 +180,11 @@ def _is_broken(word: bytes) -> bool:
     """nginx tells OK of what is complete, else nothing. HAProxy tells with the first letter that
     the client broke it off, or sent and took nothing any more."""
     return word in (b"", b"-") or word[:1] in (b"C", b"c")
+
+
+def _is_left(word: bytes) -> bool:
+    """Apache Traffic Server tells that the client was lost by ERR_CLIENT_, Squid by an ending."""
+    return word.startswith(b"ERR_CLIENT_") or word.endswith(b"_ABORTED")
 
 
 def _is_from_cache(word: bytes) -> bool:

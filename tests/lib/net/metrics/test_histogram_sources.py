@@ -91,43 +91,6 @@ def test_a_histogram_that_lacks_a_bound_is_not_told() -> None:
         assert row == {}
 
 
-def native(count: int) -> dict[str, Any]:
-    """As the API of Prometheus has a native histogram, of schema 3: its documentation shows it."""
-    buckets = [[3, "-0.001", "0.001", "5"], [0, "19.7", "21.5", f"{count - 8}"]]
-    return {"count": f"{count}", "sum": "33588.1", "buckets": [*buckets, [0, "234", "256", "3"]]}
-
-
-def test_a_native_histogram_is_told_by_the_buckets_of_ours(tmp_path: Path) -> None:
-    document = {
-        "name": "upstream_p99",
-        **{"title": "t", "phrase": "took {much} time", "better": "lower", "unit": "ms"},
-        "histogram": {"of": "upstream_ms", "quantile": 99},
-        "readings": {"upstream_ms": {"sources": {"prometheus": {"series": SERIES}}}},
-    }
-    write_yaml(tmp_path / "upstream_p99.yaml", {**document, "mass": True})
-    database = filled(many=1)
-
-    def answer(form: Mapping[str, str]) -> Reply:
-        reply = database.answer(form)
-        if SERIES not in form["query"]:
-            return reply
-        whole = json.loads(reply.body)
-        # Its last scrape has no histogram.
-        pairs = [[at, native(1000 + n)] for n, at in enumerate(grid()[:-1])]
-        labels = {"__name__": SERIES, **OWN}
-        whole["data"]["result"].append({"metric": labels, "histograms": pairs})
-        return Reply(json.dumps(whole).encode())
-
-    rows = prometheus(answer, Catalogue([tmp_path, PACK_METRICS]))
-    middle = bucket_of((19.7 * 21.5) ** 0.5)
-    for row, later in zip(rows, rows[1:-1]):
-        assert row.keys() == {"upstream_ms", "upstream_ms:0", f"upstream_ms:{middle}"} | {
-            f"upstream_ms:{bucket_of((234 * 256) ** 0.5)}"
-        }
-        assert later["upstream_ms"] == row["upstream_ms"] + 1 == sum([*later.values()][1:])
-    assert rows[-1] == {}
-
-
 def exponential(times: Sequence[float], schema: int) -> dict[str, Any]:
     """A native histogram of these times, as the data model of Prometheus defines it: bucket n of a
     schema reaches from base**(n-1) up to base**n, where the base is 2**(2**-schema)."""

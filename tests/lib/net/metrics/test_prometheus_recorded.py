@@ -1,17 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Thanos answered, as the source reads it. ``tests/support/prometheus_recording.py``
-records it."""
+"""What Thanos and Prometheus answered, as the source reads it.
+``tests/support/prometheus_recording.py`` records the one, ``native_recording.py`` the other."""
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from edgetune.base.documents.sample import Sample
+from edgetune.base.documents.table import SampleTable
 from edgetune.base.errors import SourceError
+from edgetune.intent.metrics.catalogue import METRICS, Catalogue
+from edgetune.judge.quantiles import quantile
+from edgetune.judge.series import read_window
+from tests.support.native_recording import catalogue
 from tests.support.prometheus_api import Reply, api
 from tests.support.prometheus_recorded import (
     CPUS,
@@ -25,7 +35,9 @@ from tests.support.prometheus_recorded import (
     source,
 )
 
-CASES = json.loads((FOLDER / "thanos.json").read_text())["cases"]
+CASES, NATIVE = (
+    json.loads((FOLDER / f"{name}.json").read_text())["cases"] for name in ("thanos", "native")
+)
 BOTH = CASES["two replicas"]
 
 
@@ -35,23 +47,28 @@ def pairwise(rows: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
 
 def replayed(case: str) -> Any:
     """What the source makes of the answers; AssertionError where it asks otherwise by now."""
-    own = CASES[case]
+    found = read_again(CASES[case], METRICS)
+    return [*found.rows()] if isinstance(found, SampleTable) else found
+
+
+def read_again(own: Mapping[str, Any], known: Catalogue) -> Any:
     told = iter(own["told"])
+    reader = source(known)
 
     def answer(asked: Mapping[str, str]) -> Reply:
-        known = next(told)
-        assert asked == known["asked"], "record it anew: tests/support/prometheus_recording.py"
-        assert server.headers[-1].get("X-Scope-OrgID", "") == known["tenant"]
-        return Reply(known["body"].encode(), known["status"], dated(own["now"]))
+        kept = next(told)
+        assert asked == kept["asked"], "record it anew: tests/support/prometheus_recording.py"
+        assert server.headers[-1].get("X-Scope-OrgID", "") == kept["tenant"]
+        return Reply(kept["body"].encode(), kept["status"], dated(own["now"]))
 
     with api() as server, at_time(own["now"]):
         server.answer = answer
         asked, start, end = pop_of(server.url, **own["fields"]), own["start"], own["end"]
         if own["do"] == "newest":
-            return source().newest(asked)
+            return reader.newest(asked)
         if own["do"] == "thinned":
-            return [*source().thinned(asked, start, end, 10.0, 5.0).rows()]
-        return [*source().window(asked, start, end).rows()]
+            return reader.thinned(asked, start, end, 10.0, 5.0)
+        return reader.window(asked, start, end)
 
 
 def of_host(rows: Sequence[Sample], host: str) -> list[Sample]:
@@ -125,3 +142,67 @@ def test_a_store_that_thanos_has_forgotten_leaves_a_hole_and_no_reset() -> None:
         assert max(gaps) > 10 and len({row.boot_id for row in own}) == 1
         packets = [row.counters["rx_packets"] for row in own]
         assert packets == sorted(packets)
+
+
+NAMES = [host.name for host in HOSTS]
+
+
+def buckets_of(row: Sample, histogram: str) -> float:
+    own = [value for name, value in row.counters.items() if name.startswith(f"{histogram}:")]
+    return sum(value for value in own if not math.isnan(value))
+
+
+@pytest.mark.parametrize("case", NATIVE)
+def test_each_scrape_of_native_histograms_has_all_its_requests_in_buckets(
+    case: str, tmp_path: Path
+) -> None:
+    rows = [*read_again(NATIVE[case], catalogue(tmp_path)).rows()]
+    for name in NAMES:
+        own = [row for row in rows if row.host == name]
+        assert len(own) == (2 if "picture" in case else pytest.approx(9, abs=1))
+        for histogram in ("answer_ms", "few_ms"):
+            counted = [row.counters[histogram] for row in own]
+            assert counted == sorted({*counted})
+            assert counted == [buckets_of(row, histogram) for row in own]
+        # 404 takes no time, and is a label of what is added up.
+        assert all(row.counters["answer_ms:0"] == row.counters["answer_ms"] / 11 for row in own)
+
+
+def test_quantiles_of_real_native_histograms_are_those_of_what_was_observed(tmp_path: Path) -> None:
+    """Ten of eleven answers take 20 ms times a lognormal factor, and one takes nothing."""
+    known, own = catalogue(tmp_path), NATIVE["native histograms"]
+    metrics = {name: known[name] for name in ("answer_p99", "few_p99")}
+    start, end = own["start"], own["end"]
+    window = read_window(read_again(own, known), NAMES, start, end, 3.0, metrics)
+    counts = window.histograms["answer_ms"].counts.sum(axis=1)
+    assert (counts.sum(axis=1) > 10_000).all()
+    for share, deviate in ((50, -0.1257), (95, 1.5982), (99, 2.2913)):
+        found = quantile(counts, replace(metrics["answer_p99"].histogram, quantile=share))  # type: ignore[type-var]
+        assert found == pytest.approx(np.full(2, 20 * math.exp(0.6 * deviate)), rel=0.1)
+
+
+def test_a_step_in_which_buckets_got_wider_is_not_known(tmp_path: Path) -> None:
+    """What was in narrow ones is in wider ones then, which is no growth of either."""
+    known, own = catalogue(tmp_path), NATIVE["native histograms"]
+    table, metrics = read_again(own, known), {"few_p99": known["few_p99"]}
+    window = read_window(table, NAMES, own["start"], own["end"], 3.0, metrics)
+    for name, counts in zip(NAMES, window.histograms["few_ms"].counts):
+        counted = [row.counters["few_ms"] for row in table.rows() if row.host == name]
+        steps = [later - row for row, later in zip(counted, counted[1:])]
+        lost = counted[-1] - counted[0] - counts.sum()
+        assert 0 < lost <= 2 * max(steps)
+
+
+def test_a_scrape_without_the_histogram_does_not_tell_it(tmp_path: Path) -> None:
+    own = copy.deepcopy(NATIVE["native histograms"])
+    kept = next(each for each in own["told"] if "edge_few_seconds" in each["asked"]["query"])
+    body = json.loads(kept["body"])
+    for series in body["data"]["result"]:
+        if series["metric"]["__name__"] == "edge_few_seconds":
+            del series["histograms"][-1]
+    kept["body"] = json.dumps(body)
+    rows = [*read_again(own, catalogue(tmp_path)).rows()]
+    for name in NAMES:
+        *before, last = [row.counters for row in rows if row.host == name]
+        assert all("few_ms" in row for row in before)
+        assert "answer_ms" in last and not any(key.startswith("few_ms") for key in last)
