@@ -23,7 +23,8 @@ from edgetune.base.freezes import written
 from edgetune.base.sanitize import command
 from edgetune.fleet.campaign import rings
 from edgetune.fleet.campaign.record import Writer, readable_records, taken_if_free
-from edgetune.intent.campaign import Ring
+from edgetune.fleet.campaign.work import Ahead
+from edgetune.intent.campaign import Campaign, Ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
@@ -32,9 +33,8 @@ from edgetune.rollout.steps.claim_pop import begin_rollout
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 
 # Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
-# left to the next step, as is what is more than one workflow carries on well.
+# left to the next step.
 _LONGEST = 300.0
-_MOST = 25
 
 
 class BegunRow(TypedDict):
@@ -186,7 +186,7 @@ class _Step:
         late = rings.overdue(record, ring, own.gates, waits, heads) if waits else ""
         if late:
             return self._hold(record, late)
-        return self._go_on(work, ring, own, heads, waits)
+        return self._go_on(work, ring, definition, heads, waits)
 
     def _decide_ring(
         self,
@@ -203,7 +203,7 @@ class _Step:
             ring.judged = clock.wall()
             record.note(self._requested_by, _judged(ring), self._owner)
             work.save()
-        room = definition.gates.max_concurrent - len(_under_way(record, heads, waits))
+        room = definition.gates.room(len(_under_way(record, heads, waits)))
         return self._conclude(record, ring, heads, waits, room)
 
     def _conclude(
@@ -212,7 +212,7 @@ class _Step:
         ring: RingStep,
         heads: Mapping[str, Head],
         waits: list[str],
-        room: int,
+        room: float,
     ) -> str:
         """Let PoPs have the verdict of their ring; hold once all have one that promotes none."""
         concluded = rings.conclude(self._context, ring, waits, room)
@@ -225,22 +225,27 @@ class _Step:
         self,
         work: Writer,
         ring: RingStep,
-        definition: Ring,
+        campaign: Campaign,
         heads: Mapping[str, Head],
         awaiting: list[str],
     ) -> str:
-        """Begin as many PoPs of the ring as its gates permit."""
-        record, gates = work.record, definition.gates
+        """Begin as many PoPs of the ring as its gates permit, in the order of the schedule."""
+        own = campaign.ring(ring.name)
+        record, gates = work.record, own.gates
         under_way = _under_way(record, heads, awaiting)
         ahead = [name for name, pop in ring.pops.items() if not (pop.rollout or pop.left_out)]
         waits = rings.closed_gates(self._context, record, ring, gates) if ahead else []
         if waits:
             return self._wait(record, f"ring {ring.name} waits: {'; '.join(waits)}")
-        room = min(gates.max_concurrent - len(under_way), _MOST - len(self._begun))
+        room = gates.room(len(under_way))
+        if 0 < room < len(ahead):
+            planned = Ahead(self._context, campaign, [*heads.values()]).order(own, ring, heads)
+            # Those of which there is no figure come after the others.
+            ahead = [*planned, *(name for name in ahead if name not in planned)]
         # Those that were refused last time come last, so that they keep no other from its turn.
         for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
             if room > 0 and clock.monotonic() < self._until:
-                room -= self._begin(work, ring, name, definition)
+                room -= self._begin(work, ring, name, own)
         refused = [
             f"{name}: {ring.pops[name].refused}" for name in ahead if ring.pops[name].refused
         ]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -224,7 +225,7 @@ def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> No
     assert [ring["pops"] for ring in shown["rings"]] == [["ams1"], ["ams2", "fra1"], ["lax1"]]
     assert "fra1 is held by rollout fra1-" in shown["rings"][1]["refused"]["fra1"]
     assert shown["message"] == "a dry run: 4 PoPs in 3 rings, 1 refused now"
-    assert "fra1  refused now: fra1 is held by rollout" in text_of(shown["text"])
+    assert re.search(r"fra1  .*\)  refused now: fra1 is held by rollout", text_of(shown["text"]))
     assert world.hosts.changing() == []
 
 
