@@ -121,6 +121,9 @@ def load_campaign(path: Path, load: Load = load_yaml) -> Campaign:
     # Each PoP has its own seed and hosts.
     own = ("seed", "only", "exclude")
     options = read_options(fields.inside("rollout", {}), Options, without=own)
+    # A person waits for one rollout, and a campaign for many.
+    from_past = fields.inside("rollout", {}).flag("past_baseline", True)
+    options = replace(options, past_baseline=from_past)
     campaign = Campaign(
         name=fields.text("name", pattern=NAME),
         tuning=fields.text("tuning", pattern=NAME),

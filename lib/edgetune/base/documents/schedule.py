@@ -20,16 +20,16 @@ Range = Sequence[float]
 
 @dataclass(frozen=True)
 class PopWork:
-    """What is left to do on a PoP: seconds of ``baseline`` and ``soak``, the batches before the
-    soak (``changes``) and after the verdict (``promotes``), each of which takes ``batch`` seconds,
-    a range.
+    """What is left to do on a PoP: seconds of ``baseline`` (a range) and ``soak``, the batches
+    before the soak (``changes``) and after the verdict (``promotes``), each of which takes
+    ``batch`` seconds, a range.
 
     One that has ``begun`` is under way, and one that ``waits`` has ended its soak. ``twins`` take
     its traffic. ``why`` says in words what is not known of it.
     """
 
     name: str
-    baseline: float
+    baseline: Range
     changes: int
     soak: float
     promotes: int

@@ -256,13 +256,13 @@ class _Run:
         return min(first, key=idle)
 
     def _work(self, pop: PopWork) -> float:
-        return pop.baseline + pop.changes * pop.batch[self._most] + pop.soak
+        return pop.baseline[self._most] + pop.changes * pop.batch[self._most] + pop.soak
 
     def _place(
         self, ring: RingWork, calendar: _Calendar, pop: PopWork, begins: float, keep: bool
     ) -> float:
         """Until when a PoP that begins then takes its place."""
-        changed = self._batches(calendar, pop, begins + pop.baseline, pop.changes, keep)
+        changed = self._batches(calendar, pop, begins + pop.baseline[self._most], pop.changes, keep)
         soaked = changed + pop.soak
         ends = soaked
         if not ring.pooled:
@@ -314,8 +314,8 @@ def _relaxed(rings: Sequence[RingWork]) -> dict[str, list[RingWork]]:
             for ring in rings
         ]
     pops = [pop for ring in rings for pop in ring.pops]
-    if any(pop.baseline for pop in pops):
-        found["baselines"] = _with_each(rings, lambda pop: replace(pop, baseline=0.0))
+    if any(pop.baseline[1] for pop in pops):
+        found["baselines"] = _with_each(rings, lambda pop: replace(pop, baseline=(0.0, 0.0)))
     if any(pop.twins for pop in pops):
         found["twins, which take turns"] = _with_each(rings, lambda pop: replace(pop, twins=()))
     return found
@@ -341,7 +341,7 @@ def _bound(rings: Sequence[RingWork], start: float, calendars: _Calendars) -> fl
         start = _phase_bound(calendar, soaking, ring, start, promotes=not ring.pooled)
         if ring.pooled:
             promoted = [
-                PopWork(pop.name, 0.0, pop.promotes, 0.0, 0, pop.batch, begun=True)
+                PopWork(pop.name, (0.0,), pop.promotes, 0.0, 0, pop.batch, begun=True)
                 for pop in ring.pops
             ]
             start = _phase_bound(calendar, promoted, ring, start, promotes=False)
@@ -355,12 +355,12 @@ def _phase_bound(
 
     def ends(pop: PopWork, moment: float) -> float:
         begins = moment if pop.begun else calendar.open(moment)
-        changed = calendar.through(begins + pop.baseline, pop.changes, pop.batch[0])
+        changed = calendar.through(begins + pop.baseline[0], pop.changes, pop.batch[0])
         return calendar.through(changed + pop.soak, pop.promotes * promotes, pop.batch[0])
 
     def work(pop: PopWork) -> float:
         batches = pop.changes + pop.promotes * promotes
-        return pop.baseline + pop.soak + batches * pop.batch[0]
+        return pop.baseline[0] + pop.soak + batches * pop.batch[0]
 
     longest = max([start, *(ends(pop, start) for pop in pops)])
     places = ring.at_once
@@ -383,7 +383,7 @@ def _kinds(
             work(part[-1]),
             PopWork(
                 "",
-                min(pop.baseline for pop in part),
+                (min(pop.baseline[0] for pop in part),),
                 min(pop.changes for pop in part),
                 min(pop.soak for pop in part),
                 min(pop.promotes for pop in part),

@@ -16,6 +16,7 @@ from dataclasses import replace
 from edgetune.base import clock
 from edgetune.base.documents.campaign import PopStep, Record, RingStep
 from edgetune.base.documents.head import Head
+from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.schedule import PopWork, Range, RingWork, Schedule
 from edgetune.base.documents.steps import StepsTaken
@@ -124,9 +125,13 @@ class Ahead:
             counts = expected_batches(pop, self._disruption, options)
         disruption = plan.disruption if plan else self._disruption
         batch = self._taken or self._reckoned(pop, disruption)
-        return PopWork(
-            name, options.baseline, counts[0], options.soak, counts[1], batch, pop.backs_up
-        )
+        baseline = self._baseline(pop, options)
+        return PopWork(name, baseline, counts[0], options.soak, counts[1], batch, pop.backs_up)
+
+    def _baseline(self, pop: Pop, options: Options) -> Range:
+        """Where a source remembers it may have been measured already; nobody asks it here."""
+        is_known = options.past_baseline and self._context.remembers(pop)
+        return 2.0 * options.interval if is_known else options.baseline, options.baseline
 
     def _reckoned(self, pop: Pop, disruption: str) -> Range:
         """What a batch takes as plans reckon, and at most: a drain may last to its deadline."""
@@ -137,10 +142,12 @@ class Ahead:
     def _left(self, work: PopWork, head: Head) -> PopWork:
         """What a rollout that is under way has yet to do."""
         now = clock.wall()
-        begun = replace(work, begun=True, baseline=0.0)
+        begun = replace(work, begun=True, baseline=(0.0, 0.0))
         if head.state in ("claimed", State.BASELINE):
-            end = head.baseline[1] if head.baseline else now + work.baseline
-            return replace(begun, baseline=max(0.0, end - now))
+            if not head.baseline:
+                return replace(begun, baseline=work.baseline)
+            left = max(0.0, head.baseline[1] - now)
+            return replace(begun, baseline=(left, left))
         if head.state == State.CHANGING:
             return replace(begun, changes=self._unfinished(head, work.changes))
         begun = replace(begun, changes=0)

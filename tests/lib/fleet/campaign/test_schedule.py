@@ -28,7 +28,7 @@ ALWAYS = Freeze("always", EVERY, 0, 24 * 60, timezone.utc)
 
 
 def work(name: str, **more: Any) -> PopWork:
-    usual = PopWork(name, DAY, 2, DAY, 1, (HOUR, HOUR))
+    usual = PopWork(name, (DAY, DAY), 2, DAY, 1, (HOUR, HOUR))
     return replace(usual, **more)
 
 
@@ -74,7 +74,7 @@ def test_rings_follow_one_another() -> None:
 
 def test_no_batch_begins_in_a_freeze_and_a_begun_one_ends() -> None:
     # Its second batch begins at 17:30 and ends in the freeze; the third waits for its end.
-    pop = work("a", baseline=16.5 * HOUR, changes=3, soak=0.0, promotes=0)
+    pop = work("a", baseline=(16.5 * HOUR,) * 2, changes=3, soak=0.0, promotes=0)
     found = scheduled(ring(pop, closed=(EVENING,)))
     assert hours([found.ends[0], found.bound]) == [24, 24]
     (cost,) = [own for own in found.costs if own.constraint == "the freeze evening"]
@@ -118,8 +118,8 @@ def test_what_is_not_known_is_told() -> None:
 
 
 def test_what_has_begun_goes_on_first() -> None:
-    begun = work("b", begun=True, baseline=0.0, changes=0, soak=3 * HOUR)
-    waits = work("c", waits=True, baseline=0.0, changes=0, soak=0.0)
+    begun = work("b", begun=True, baseline=(0.0, 0.0), changes=0, soak=3 * HOUR)
+    waits = work("c", waits=True, baseline=(0.0, 0.0), changes=0, soak=0.0)
     found = scheduled(ring(work("a"), begun, waits))
     times = {turn.pop: turn for turn in found.turns}
     assert hours([times["a"].begins[0], times["b"].soaked[0]]) == [3, 3]
@@ -144,7 +144,9 @@ def drawn(dice: random.Random) -> list[RingWork]:
             twin = names[index ^ 1 : (index ^ 1) + 1] if dice.random() < 0.3 else []
             batch = dice.choice((300.0, 1800.0, HOUR))
             changes, promotes = dice.randint(1, 20), dice.randint(1, 20)
-            pops.append(PopWork(name, DAY, changes, DAY, promotes, (batch, batch), tuple(twin)))
+            pops.append(
+                PopWork(name, (DAY, DAY), changes, DAY, promotes, (batch, batch), tuple(twin))
+            )
         pooled = dice.random() < 0.5
         rings.append(RingWork(f"r{number}", tuple(pops), dice.randint(0, 4), pooled, closed))
     return rings
