@@ -24,8 +24,9 @@ class PopWork:
     before the soak (``changes``) and after the verdict (``promotes``), each of which takes
     ``batch`` seconds, a range.
 
-    One that has ``begun`` is under way, and one that ``waits`` has ended its soak. ``twins`` take
-    its traffic. ``why`` says in words what is not known of it.
+    With ``measured`` samples are kept since that moment, which may save all but the least of the
+    baseline. One that has ``begun`` is under way, and one that ``waits`` has ended its soak.
+    ``twins`` take its traffic. ``why`` says in words what is not known of it.
     """
 
     name: str
@@ -35,9 +36,16 @@ class PopWork:
     promotes: int
     batch: Range
     twins: tuple[str, ...] = ()
+    measured: float = math.inf
     begun: bool = False
     waits: bool = False
     why: str = ""
+
+    def watched(self, begins: float) -> float:
+        """When its baseline ends at the soonest, if it begins then."""
+        least, most = self.baseline[0], self.baseline[-1]
+        saved = begins - self.measured if self.measured < begins else 0.0
+        return begins + (max(least, most - saved) if self.measured < math.inf else most)
 
 
 @dataclass(frozen=True)

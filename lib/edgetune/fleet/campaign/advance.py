@@ -9,16 +9,25 @@ rollout that is found by its plan and has an owner again soon, like any orphan.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TypedDict
 
 from edgetune.base import clock
+from edgetune.base.documents.ahead import SampledAhead, ahead_key
 from edgetune.base.documents.campaign import Record, RingStep
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.words import Decision, State, Verdict
 from edgetune.base.durations import DAY
-from edgetune.base.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
+from edgetune.base.errors import (
+    EdgetuneError,
+    FencedError,
+    InputError,
+    NothingToDo,
+    RefusedError,
+    StoreError,
+)
 from edgetune.base.freezes import written
 from edgetune.base.sanitize import command
 from edgetune.fleet.campaign import rings
@@ -35,6 +44,8 @@ from edgetune.rollout.steps.plan_rollout import plan_rollout
 # Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
 # left to the next step.
 _LONGEST = 300.0
+# Seconds for which PoPs are sampled ahead, unless the next step puts that off.
+_SAMPLED_FOR = 3600.0
 
 
 class BegunRow(TypedDict):
@@ -126,11 +137,26 @@ class _Step:
             else:
                 said = {"held": self._held, "aborted": self._aborted}[record.state](record)
             work.save()
+            self._sample_ahead(record)
             whats = [entry.told for entry in record.history[noted:]]
             if record.channel and whats:
                 text = f"{record.id}: {'; '.join(whats)}"
                 self._news.append({"channel": record.channel, "text": text})
             return said
+
+    def _sample_ahead(self, record: Record) -> None:
+        """Have PoPs sampled that begin within the time of their baseline; nobody has to wait for
+        it once they begin."""
+        key = ahead_key(record.id)
+        if record.state != "running":
+            self._context.store.delete(key)
+            return
+        with suppress(RefusedError, InputError):
+            campaign = rings.unchanged(self._context, record)
+            heads = rings.heads_of(self._context, record)
+            soon = Ahead(self._context, campaign, [*heads.values()]).soon(record, heads)
+            until = clock.wall() + _SAMPLED_FOR
+            self._context.store.put(key, SampledAhead(soon, until).document())
 
     def _held(self, record: Record) -> str:
         """A person has to decide, and is reminded each day."""

@@ -262,7 +262,8 @@ class _Run:
         self, ring: RingWork, calendar: _Calendar, pop: PopWork, begins: float, keep: bool
     ) -> float:
         """Until when a PoP that begins then takes its place."""
-        changed = self._batches(calendar, pop, begins + pop.baseline[self._most], pop.changes, keep)
+        watched = begins + pop.baseline[1] if self._most else pop.watched(begins)
+        changed = self._batches(calendar, pop, watched, pop.changes, keep)
         soaked = changed + pop.soak
         ends = soaked
         if not ring.pooled:
@@ -341,7 +342,7 @@ def _bound(rings: Sequence[RingWork], start: float, calendars: _Calendars) -> fl
         start = _phase_bound(calendar, soaking, ring, start, promotes=not ring.pooled)
         if ring.pooled:
             promoted = [
-                PopWork(pop.name, (0.0,), pop.promotes, 0.0, 0, pop.batch, begun=True)
+                PopWork(pop.name, (0.0, 0.0), pop.promotes, 0.0, 0, pop.batch, begun=True)
                 for pop in ring.pops
             ]
             start = _phase_bound(calendar, promoted, ring, start, promotes=False)
@@ -355,7 +356,7 @@ def _phase_bound(
 
     def ends(pop: PopWork, moment: float) -> float:
         begins = moment if pop.begun else calendar.open(moment)
-        changed = calendar.through(begins + pop.baseline[0], pop.changes, pop.batch[0])
+        changed = calendar.through(pop.watched(begins), pop.changes, pop.batch[0])
         return calendar.through(changed + pop.soak, pop.promotes * promotes, pop.batch[0])
 
     def work(pop: PopWork) -> float:
@@ -383,11 +384,12 @@ def _kinds(
             work(part[-1]),
             PopWork(
                 "",
-                (min(pop.baseline[0] for pop in part),),
+                tuple(min(pop.baseline[at] for pop in part) for at in (0, -1)),
                 min(pop.changes for pop in part),
                 min(pop.soak for pop in part),
                 min(pop.promotes for pop in part),
                 (min(pop.batch[0] for pop in part),),
+                measured=min(pop.measured for pop in part),
                 begun=any(pop.begun for pop in part),
             ),
         )

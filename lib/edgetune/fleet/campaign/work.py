@@ -9,6 +9,7 @@ longer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -83,6 +84,18 @@ class Ahead:
                 rings.append(self._ring(own, left, refused, {}, not ring.begun, heads))
         return make_schedule(rings, clock.wall(), compared=False)
 
+    def soon(self, record: Record, heads: Mapping[str, Head]) -> list[str]:
+        """The PoPs that begin within the time of their baseline, where samples of the time before
+        count and no source remembers them."""
+        now, found = clock.wall(), []
+        for turn in self.present(record, heads).turns:
+            options = self._definition.ring(turn.ring).options
+            is_soon = turn.begins[0] - now <= options.baseline
+            if options.past_baseline and is_soon and not record.pops[turn.pop].rollout:
+                pop = self._context.known_inventory.pop(turn.pop)
+                found += [] if self._context.remembers(pop) else [turn.pop]
+        return found
+
     def order(self, definition: Ring, ring: RingStep, heads: Mapping[str, Head]) -> list[str]:
         """The PoPs of a ring that goes on, in the order in which they are to begin."""
         left = {name: pop for name, pop in ring.pops.items() if not has_ended(pop, heads)}
@@ -125,13 +138,17 @@ class Ahead:
             counts = expected_batches(pop, self._disruption, options)
         disruption = plan.disruption if plan else self._disruption
         batch = self._taken or self._reckoned(pop, disruption)
-        baseline = self._baseline(pop, options)
-        return PopWork(name, baseline, counts[0], options.soak, counts[1], batch, pop.backs_up)
+        changes, promotes = counts
+        baseline, since = self._baseline(pop, options)
+        return PopWork(name, baseline, changes, options.soak, promotes, batch, pop.backs_up, since)
 
-    def _baseline(self, pop: Pop, options: Options) -> Range:
-        """Where a source remembers it may have been measured already; nobody asks it here."""
-        is_known = options.past_baseline and self._context.remembers(pop)
-        return 2.0 * options.interval if is_known else options.baseline, options.baseline
+    def _baseline(self, pop: Pop, options: Options) -> tuple[Range, float]:
+        """Where a source remembers it may have been measured already; nobody asks it here. Others
+        are sampled ahead from now on."""
+        if not options.past_baseline:
+            return (options.baseline, options.baseline), math.inf
+        since = -math.inf if self._context.remembers(pop) else clock.wall()
+        return (2.0 * options.interval, options.baseline), since
 
     def _reckoned(self, pop: Pop, disruption: str) -> Range:
         """What a batch takes as plans reckon, and at most: a drain may last to its deadline."""
@@ -144,6 +161,7 @@ class Ahead:
         now = clock.wall()
         begun = replace(work, begun=True, baseline=(0.0, 0.0))
         if head.state in ("claimed", State.BASELINE):
+            begun = replace(begun, measured=math.inf)
             if not head.baseline:
                 return replace(begun, baseline=work.baseline)
             left = max(0.0, head.baseline[1] - now)

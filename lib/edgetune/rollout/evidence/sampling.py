@@ -21,6 +21,7 @@ from edgetune.agent.log_format import LogFormat
 from edgetune.agent.vocabulary.buckets import bucket_name, bucket_of
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.ahead import ahead_key, read_ahead
 from edgetune.base.documents.head import ENDED
 from edgetune.base.documents.options import LEAST_SAMPLES, Options
 from edgetune.base.documents.sample import Drift, Sample
@@ -271,14 +272,25 @@ def _errors(told: Sequence[Sampled]) -> str:
 
 
 def pops_under_way(context: Context) -> list[str]:
-    """Those with a rollout that has not ended; one that the inventory lost stops no other.
+    """Those with a rollout that has not ended, and those that a campaign has sampled ahead; one
+    that the inventory lost stops no other.
 
     In an order of chance: where dead hosts use the time of the action up, not always the same
     PoPs are left without samples.
     """
     under_way = {head.pop for head in living_heads(context) if head.state not in ENDED}
-    known = under_way & set(context.known_inventory.pop_names())
+    known = (under_way | _pops_ahead(context)) & set(context.known_inventory.pop_names())
     return random.sample(sorted(known), len(known))
+
+
+def _pops_ahead(context: Context) -> set[str]:
+    """What cannot be read is not sampled ahead: a baseline is waited for then, as ever."""
+    found: set[str] = set()
+    for key, text in context.store.list(ahead_key("")).items():
+        with suppress(RefusedError):
+            own = read_ahead(key, text)
+            found.update(own.pops if clock.wall() < own.until else [])
+    return found
 
 
 def _drift_of(rows: Sequence[Drift]) -> list[Drift | str]:
