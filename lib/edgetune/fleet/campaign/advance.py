@@ -265,7 +265,8 @@ class _Step:
             return self._wait(record, f"ring {ring.name} waits: {'; '.join(waits)}")
         room = gates.room(len(under_way))
         if 0 < room < len(ahead):
-            planned = Ahead(self._context, campaign, [*heads.values()]).order(own, ring, heads)
+            work_ahead = Ahead(self._context, campaign, [*heads.values()])
+            planned = work_ahead.order(own, ring, heads, room)
             # Those of which there is no figure come after the others.
             ahead = [*planned, *(name for name in ahead if name not in planned)]
         # Those that were refused last time come last, so that they keep no other from its turn.

@@ -36,6 +36,8 @@ _HORIZON = 20 * 365 * DAY
 _AT_ONCE = 60 * DAY
 _AHEAD = 8
 """PoPs of the list that are compared before one begins."""
+_MANY = 100
+"""PoPs of a ring for which one list is made, and no other is tried."""
 _POINTS = 100
 """Points of time in the work of the smallest PoP, for the bound."""
 _KINDS = 4
@@ -87,11 +89,17 @@ def _range(one: float, other: float) -> Range:
     return one, max(one, other)
 
 
-def order_of(ring: RingWork, start: float) -> list[str]:
-    """The PoPs of a ring that have not begun, in the order in which they are to begin."""
-    cautious = _best([ring], start, _Calendars(start))[1]
+def order_of(ring: RingWork, start: float, room: float = math.inf) -> list[str]:
+    """The PoPs of a ring that have not begun, in the order in which they are to begin; of a large
+    ring no more than there is ``room`` for."""
+    calendars = _Calendars(start)
+    if _is_large([ring]):
+        run = _Run([], start, calendars, _RULES[-1], cautious=True)
+        run.soak(ring, calendars.of(ring.closed), start, room)
+    else:
+        run = _cautious([ring], start, calendars)
     ahead = {own.name for own in ring.pops if not (own.begun or own.waits)}
-    turns = sorted(cautious.turns.values(), key=lambda own: own.begins)
+    turns = sorted(run.turns.values(), key=lambda own: own.begins)
     return [own.pop for own in turns if own.pop in ahead]
 
 
@@ -181,15 +189,25 @@ _RULES = [_Rule(longest, ahead) for longest in (False, True) for ahead in (1, _A
 
 def _best(rings: Sequence[RingWork], start: float, calendars: _Calendars) -> tuple[_Run, _Run]:
     """The likely run and the cautious one, by the list whose cautious run ends first."""
-    alike = all(len({_shape(pop) for pop in ring.pops}) <= 1 for ring in rings)
-    rules = _RULES[:1] if alike else _RULES
-    runs = [_Run(rings, start, calendars, rule, cautious=True) for rule in rules]
-    cautious = min(runs, key=lambda run: run.end)
+    cautious = _cautious(rings, start, calendars)
     turns = sorted(cautious.turns.values(), key=lambda turn: turn.begins)
     order = {turn.pop: number for number, turn in enumerate(turns)}
     likely = _Run(rings, start, calendars, _Rule(False, 1, order), cautious=False)
     # What waits for the steps of rules may meet freezes and twins at a better time.
     return (likely if likely.end <= cautious.end else cautious), cautious
+
+
+def _cautious(rings: Sequence[RingWork], start: float, calendars: _Calendars) -> _Run:
+    """The cautious run whose list ends first. Where there are many PoPs, that of the longest first
+    which looks ahead: to try all takes long, and gains little."""
+    alike = all(len({_shape(pop) for pop in ring.pops}) <= 1 for ring in rings)
+    rules = _RULES[:1] if alike else _RULES[-1:] if _is_large(rings) else _RULES
+    runs = [_Run(rings, start, calendars, rule, cautious=True) for rule in rules]
+    return min(runs, key=lambda run: run.end)
+
+
+def _is_large(rings: Sequence[RingWork]) -> bool:
+    return max((len(ring.pops) for ring in rings), default=0) > _MANY
 
 
 def _shape(pop: PopWork) -> PopWork:
@@ -218,13 +236,16 @@ class _Run:
 
     def _through(self, ring: RingWork, calendar: _Calendar, start: float) -> float:
         """When a ring that may begin at ``start`` is closed."""
-        self._soak(ring, calendar, start)
+        self.soak(ring, calendar, start)
         own = [self.turns[pop.name] for pop in ring.pops]
         if ring.pooled and own:
             self._promote(ring, calendar, max(turn.soaked for turn in own) + self._tick)
         return max([start, *(turn.ends for turn in own)]) + (self._tick if own else 0.0)
 
-    def _soak(self, ring: RingWork, calendar: _Calendar, start: float) -> None:
+    def soak(
+        self, ring: RingWork, calendar: _Calendar, start: float, room: float = math.inf
+    ) -> None:
+        """Give the PoPs of a ring their turns, or so many of those that have not begun."""
         under_way = [pop for pop in ring.pops if pop.begun or pop.waits]
         busy = [self._place(ring, calendar, pop, start, keep=True) for pop in under_way]
         held = [until for until, pop in zip(busy, under_way) if not pop.waits]
@@ -233,8 +254,8 @@ class _Run:
         if self.rule.longest:
             ahead.sort(key=self._work, reverse=True)
         ahead.sort(key=lambda pop: self.rule.order.get(pop.name, 0))
-        free = start
-        while ahead:
+        free, last = start, max(0.0, len(ahead) - room)
+        while len(ahead) > last:
             while ring.at_once and len(held) >= ring.at_once:
                 free = max(free, heappop(held))
             begins = calendar.open(free + self._tick)

@@ -96,10 +96,14 @@ class Ahead:
                 found += [] if self._context.remembers(pop) else [turn.pop]
         return found
 
-    def order(self, definition: Ring, ring: RingStep, heads: Mapping[str, Head]) -> list[str]:
-        """The PoPs of a ring that goes on, in the order in which they are to begin."""
+    def order(
+        self, definition: Ring, ring: RingStep, heads: Mapping[str, Head], room: float
+    ) -> list[str]:
+        """The PoPs of a ring that goes on, in the order in which they are to begin; of a large
+        ring no more than there is ``room`` for."""
         left = {name: pop for name, pop in ring.pops.items() if not has_ended(pop, heads)}
-        return order_of(self._ring(definition, left, {}, {}, False, heads), clock.wall())
+        work = self._ring(definition, left, {}, {}, False, heads)
+        return order_of(work, clock.wall(), room)
 
     def _ring(
         self,
