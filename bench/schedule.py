@@ -75,7 +75,8 @@ def run(count: int, seed: int, largest: int) -> dict[str, Any]:
         "worst": max(ratios),
         "plain_median": statistics.median(plain),
         "plain_worst": max(plain),
-        "late": sum(row["days"] > row["most"] for row in rows),
+        "overdue": sum(row["days"] > row["most"] for row in rows),
+        "late_by": max(0.0, *(row["days"] / row["most"] - 1 for row in rows)),
         "together": sum(row["together"] for row in rows),
     }
 
@@ -86,8 +87,8 @@ def _summary(document: Mapping[str, Any]) -> None:
         "inventory {plain_median:.2f} and {plain_worst:.2f}".format(**document)
     )
     print(
-        "{together} of {fleets} fleets had twins out together, {late} ended later than shown "
-        "before; {pops:,} PoPs in all".format(**document)
+        "{together} of {fleets} fleets had twins out together; {overdue} ended later than shown "
+        "before, by {late_by:.1%} at most; {pops:,} PoPs in all".format(**document)
     )
 
 

@@ -38,10 +38,14 @@ _AHEAD = 8
 """PoPs of the list that are compared before one begins."""
 _MANY = 100
 """PoPs of a ring for which one list is made, and no other is tried."""
-_POINTS = 100
-"""Points of time in the work of the smallest PoP, for the bound."""
-_KINDS = 4
+_FEW, _POINTS = 10, 100
+"""Points of time in the work of the smallest PoP, for the bound: the least and the most."""
+_TRIES = 150_000
+"""How many times it is worked out when a PoP ends, if that is enough for a few points."""
+_KINDS = 32
 """How many kinds of PoPs it tells apart."""
+LOOK = 300.0
+"""Seconds between two looks of the rule advance_soaking, which sees that a soak is over."""
 _LEAST_COST = 60.0
 
 
@@ -227,7 +231,7 @@ class _Run:
         cautious: bool,
     ) -> None:
         self.rule, self.turns = rule, dict[str, _Turn]()
-        self._most, self._tick = int(cautious), TICK * cautious
+        self._most, self._tick, self._look = int(cautious), TICK * cautious, LOOK * cautious
         # When hosts of a PoP may be out: its twins leave these times to it.
         self._out: dict[str, list[tuple[float, float]]] = {}
         self.end = start
@@ -285,7 +289,7 @@ class _Run:
         """Until when a PoP that begins then takes its place."""
         watched = begins + pop.baseline[1] if self._most else pop.watched(begins)
         changed = self._batches(calendar, pop, watched, pop.changes, keep)
-        soaked = changed + pop.soak
+        soaked = changed + pop.soak + self._look
         ends = soaked
         if not ring.pooled:
             ends = self._batches(calendar, pop, soaked + self._tick, pop.promotes, keep)
@@ -294,10 +298,11 @@ class _Run:
         return ends
 
     def _promote(self, ring: RingWork, calendar: _Calendar, verdict: float) -> None:
-        """The ring has its verdict, and its PoPs are promoted, ``at_once`` at a time."""
+        """The ring has its verdict, and its PoPs are promoted in their order, ``at_once`` at a
+        time."""
         held: list[float] = []
         free = verdict
-        for pop in sorted(ring.pops, key=lambda own: -own.promotes * own.batch[self._most]):
+        for pop in ring.pops:
             if ring.at_once and len(held) >= ring.at_once:
                 free = max(free, heappop(held) + self._tick)
             ends = self._batches(calendar, pop, free + self._tick, pop.promotes, keep=True)
@@ -397,25 +402,30 @@ def _kinds(
     pops: Sequence[PopWork], work: Callable[[PopWork], float]
 ) -> list[tuple[float, PopWork]]:
     """PoPs that are nearly alike as one: the most work of them, and what ends the soonest."""
-    ordered = sorted(pops, key=work)
-    size = math.ceil(len(ordered) / _KINDS)
-    parts = [ordered[at : at + size] for at in range(0, len(ordered), size)]
+    alike: dict[tuple[bool, int, int], list[PopWork]] = {}
+    for pop in pops:
+        alike.setdefault((pop.begun, pop.changes, pop.promotes), []).append(pop)
+    parts = max(1, _KINDS // len(alike))
     return [
-        (
-            work(part[-1]),
-            PopWork(
-                "",
-                tuple(min(pop.baseline[at] for pop in part) for at in (0, -1)),
-                min(pop.changes for pop in part),
-                min(pop.soak for pop in part),
-                min(pop.promotes for pop in part),
-                (min(pop.batch[0] for pop in part),),
-                measured=min(pop.measured for pop in part),
-                begun=any(pop.begun for pop in part),
-            ),
-        )
-        for part in parts
+        _kind(part, work)
+        for own in alike.values()
+        for part in _cut(sorted(own, key=work), math.ceil(len(own) / parts))
     ]
+
+
+def _cut(pops: Sequence[PopWork], size: int) -> list[Sequence[PopWork]]:
+    return [pops[at : at + size] for at in range(0, len(pops), size)]
+
+
+def _kind(part: Sequence[PopWork], work: Callable[[PopWork], float]) -> tuple[float, PopWork]:
+    soonest = replace(
+        part[0],
+        baseline=tuple(min(pop.baseline[at] for pop in part) for at in (0, -1)),
+        soak=min(pop.soak for pop in part),
+        batch=(min(pop.batch[0] for pop in part),),
+        measured=min(pop.measured for pop in part),
+    )
+    return max(map(work, part)), soonest
 
 
 def _volume_bound(
@@ -429,7 +439,9 @@ def _volume_bound(
     The most that it can have done is worked out over points of time. Between two of them the most
     work counts from the earliest end: so the bound is never too late.
     """
-    step = max(1.0, min(share, *(work for work, _ in kinds)) / _POINTS)
+    least = min(share, *(work for work, _ in kinds))
+    points = max(_FEW, min(_POINTS, _TRIES * least / share / len(kinds)))
+    step = max(1.0, least / points)
     # By point, the most that is done until the next one, and the earliest end of anything there.
     done: dict[int, tuple[float, float]] = {}
     most, point, moment = 0.0, 0, start
