@@ -26,6 +26,8 @@ _HELD = {
     "room": "room",
     "''": "frozen",
     "goes_on": "paused",
+    "both": "twins",
+    "apart": "group",
 }
 
 

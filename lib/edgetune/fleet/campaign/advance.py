@@ -132,19 +132,21 @@ class _Step:
             if record.state not in ("running", "held", "aborted"):
                 return f"it is {record.state}"
             noted = len(record.history)
+            heads: Mapping[str, Head] = {}
             if record.state == "running":
-                said = self._decide(work, rings.heads_of(self._context, work.record))
+                heads = rings.heads_of(self._context, record)
+                said = self._decide(work, heads)
             else:
                 said = {"held": self._held, "aborted": self._aborted}[record.state](record)
             work.save()
-            self._sample_ahead(record)
             whats = [entry.told for entry in record.history[noted:]]
             if record.channel and whats:
                 text = f"{record.id}: {'; '.join(whats)}"
                 self._news.append({"channel": record.channel, "text": text})
+            self._sample_ahead(record, heads)
             return said
 
-    def _sample_ahead(self, record: Record) -> None:
+    def _sample_ahead(self, record: Record, heads: Mapping[str, Head]) -> None:
         """Have PoPs sampled that begin within the time of their baseline; nobody has to wait for
         it once they begin."""
         key = ahead_key(record.id)
@@ -153,7 +155,6 @@ class _Step:
             return
         with suppress(RefusedError, InputError):
             campaign = rings.unchanged(self._context, record)
-            heads = rings.heads_of(self._context, record)
             soon = Ahead(self._context, campaign, [*heads.values()]).soon(record, heads)
             until = clock.wall() + _SAMPLED_FOR
             self._context.store.put(key, SampledAhead(soon, until).document())

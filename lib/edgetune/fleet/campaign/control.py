@@ -75,7 +75,6 @@ def run_campaign(
     rings = pops_by_ring(definition, whole_inventory(context))
     refused: dict[str, str] = {}
     plans: dict[str, Plan] = {}
-    record = None
     if dry_run:
         for ring in definition.rings:
             for pop in rings[ring.name]:
@@ -84,9 +83,10 @@ def run_campaign(
                     refused[pop] = made
                 else:
                     plans[pop] = made
-    else:
-        record = _begin(context, definition, tuning.digest, rings, requested_by, channel)
     schedule = Ahead(context, definition).schedule(rings, refused, plans)
+    record = None
+    if not dry_run:
+        record = _begin(context, definition, tuning.digest, rings, requested_by, channel)
     pops = sum(len(names) for names in rings.values())
     return {
         "campaign": record.id if record else "",

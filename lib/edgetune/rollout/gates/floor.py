@@ -142,7 +142,17 @@ def held_by_surge(opened: Record, serving: Sequence[str]) -> Held | None:
 def held_by_twins(opened: Record, why: str) -> Held:
     """The same where PoPs that take each other's traffic need the hosts, or change their own."""
     twins = listed(opened.pop.backs_up)
-    return Held(why, f"no batch of {twins} is under way, and enough hosts serve over both")
+    both = f"no batch of {twins} is under way, and enough hosts serve over both"
+    return Held(why, both)
+
+
+def held_by_group(
+    opened: Record, servers: Mapping[str, Server], names: Sequence[str]
+) -> Held | None:
+    """The same where hosts that fail together would be out beside others that do."""
+    why = why_too_many(opened, servers, names)
+    apart = "another host of these serves, or those beside do"
+    return Held(why, apart) if why else None
 
 
 def held_by_floor(opened: Record, why: str) -> Held:

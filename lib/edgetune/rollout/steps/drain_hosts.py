@@ -81,7 +81,8 @@ def _begin(opened: Rollout, work: Batch, names: list[str], turn: twins.Turn) -> 
     serving = [name for name in names if name in needs_room(opened.pop, servers)]
     held = floor.held_by_surge(opened, serving)
     held = held or _held_by_twins(opened, work, servers, serving, turn)
-    held = held or _held_by_group(opened, work, servers, serving)
+    if work.batch_type != "restore":
+        held = held or floor.held_by_group(opened, servers, serving)
     if held and floor.others_go_on(work, serving):
         names = [name for name in names if name not in serving]
     elif held:
@@ -114,14 +115,6 @@ def _held_by_twins(
     goes_back = work.batch_type == "restore"
     why = turn.why or twins.below_common_floor(opened, servers, serving, goes_back)
     return floor.held_by_twins(opened, why) if why else None
-
-
-def _held_by_group(
-    opened: Rollout, work: Batch, servers: Mapping[str, Server], serving: Sequence[str]
-) -> floor.Held | None:
-    """The same of hosts that fail together; a rollback takes at most one group, or one host."""
-    why = floor.why_too_many(opened, servers, serving) if work.batch_type != "restore" else ""
-    return floor.Held(why, "another host of these serves, or the others do") if why else None
 
 
 def _waits(opened: Rollout, work: Batch, held: floor.Held, waiting: int) -> DrainResult:
