@@ -155,6 +155,8 @@ class Pop:
 
         A PoP is built to do without one of them.
         """
+        if not self.fails_together:
+            return ""
         gone = {*out, *names}
         whole = [group for group in self.fails_together if gone >= {*group}]
         new = [group for group in whole if not {*group} <= {*out}]

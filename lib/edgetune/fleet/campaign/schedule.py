@@ -107,6 +107,12 @@ def order_of(ring: RingWork, start: float, room: float = math.inf) -> list[str]:
     return [own.pop for own in turns if own.pop in ahead]
 
 
+def begins_at(rings: Sequence[RingWork], start: float) -> dict[str, float]:
+    """When each PoP begins at the soonest; what has begun did so at ``start``."""
+    likely, _ = _best(rings, start, _Calendars(start))
+    return {name: turn.begins for name, turn in likely.turns.items()}
+
+
 class _Calendar:
     """When nothing begins; far ahead it is worked out as it is asked for."""
 

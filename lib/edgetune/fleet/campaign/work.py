@@ -24,7 +24,7 @@ from edgetune.base.documents.steps import StepsTaken
 from edgetune.base.documents.words import State
 from edgetune.base.errors import EdgetuneError
 from edgetune.fleet.campaign.rings import has_ended, needs_approval, waits
-from edgetune.fleet.campaign.schedule import make_schedule, order_of
+from edgetune.fleet.campaign.schedule import begins_at, make_schedule, order_of
 from edgetune.intent.campaign import Campaign, Ring
 from edgetune.intent.plan import batch_seconds, expected_batches
 from edgetune.rollout.context import Context
@@ -75,6 +75,9 @@ class Ahead:
 
     def present(self, record: Record, heads: Mapping[str, Head]) -> Schedule:
         """That of what is left of a campaign which has begun."""
+        return make_schedule(self._rings(record, heads), clock.wall(), compared=False)
+
+    def _rings(self, record: Record, heads: Mapping[str, Head]) -> list[RingWork]:
         rings = []
         for ring in record.rings:
             if not ring.closed:
@@ -82,18 +85,19 @@ class Ahead:
                 refused = {name: pop.refused for name, pop in ring.pops.items() if pop.refused}
                 left = {n: pop for n, pop in ring.pops.items() if not has_ended(pop, heads)}
                 rings.append(self._ring(own, left, refused, {}, not ring.begun, heads))
-        return make_schedule(rings, clock.wall(), compared=False)
+        return rings
 
     def soon(self, record: Record, heads: Mapping[str, Head]) -> list[str]:
         """The PoPs that begin within the time of their baseline, where samples of the time before
         count and no source remembers them."""
         now, found = clock.wall(), []
-        for turn in self.present(record, heads).turns:
-            options = self._definition.ring(turn.ring).options
-            is_soon = turn.begins[0] - now <= options.baseline
-            if options.past_baseline and is_soon and not record.pops[turn.pop].rollout:
-                pop = self._context.known_inventory.pop(turn.pop)
-                found += [] if self._context.remembers(pop) else [turn.pop]
+        begins = begins_at(self._rings(record, heads), now)
+        for ring in record.rings:
+            options = self._definition.ring(ring.name).options
+            for name, pop in ring.pops.items() if options.past_baseline else ():
+                if not pop.rollout and begins.get(name, math.inf) - now <= options.baseline:
+                    known = self._context.known_inventory.pop(name)
+                    found += [] if self._context.remembers(known) else [name]
         return found
 
     def order(
