@@ -63,8 +63,8 @@ def schedule_lines(schedule: Schedule) -> list[str]:
 
 
 def _without(schedule: Schedule) -> list[str]:
-    told = [*schedule.without, "PoPs that are held or taken back"] if schedule.turns else []
-    return [f"not in it: {'; '.join(told or schedule.without)}"] if told or schedule.without else []
+    told = [*schedule.without, *(["PoPs that are held or taken back"] if schedule.turns else [])]
+    return [f"not in it: {'; '.join(told)}"] if told else []
 
 
 def _minute(moment: float) -> str:

@@ -45,10 +45,10 @@ def begin_drain(opened: Rollout, work: Batch) -> DrainResult:
 
     What each server was before is written down first, and only once: a second run never takes
     our own withdrawal for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
-    that cannot be drained now, because of a freeze or a surge, because the PoP is paused, or
-    because a rollback finds no room above ``min_in_service``. Where a rollback finds room for some
-    of them, or can go on with hosts that are out of service, these go first, and ``check_health``
-    tells that the others are left.
+    that cannot be drained now, because of a freeze or a surge, because the PoP is paused, because a
+    twin has a batch under way, or because a rollback finds no room above ``min_in_service``. Where
+    a rollback finds room for some of them, or can go on with hosts that are out of service, these
+    go first, and ``check_health`` tells that the others are left.
     """
     names = work.at("planned", "draining")
     held = floor.held_up(opened, work)
