@@ -27,6 +27,8 @@ _HELD = {
     "room": "room",
     "''": "frozen",
     "goes_on": "paused",
+    "both": "twins",
+    "apart": "group",
 }
 
 

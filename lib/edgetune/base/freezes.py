@@ -39,17 +39,25 @@ class Freeze:
 
     def until(self, moment: float) -> float | None:
         """When it ends, if it is in force at ``moment`` (both in epoch seconds)."""
-        today = datetime.fromtimestamp(moment, self.zone).replace(
+        ends = [end for start, end in self.spans(moment, moment) if start <= moment < end]
+        return max(ends, default=None)
+
+    def spans(self, begin: float, end: float) -> list[tuple[float, float]]:
+        """From when to when it is in force, each time that may reach between these moments."""
+        first, last = (self._midnight(moment) for moment in (begin, end))
+        days = range((last - first).days + 3)
+        midnights = [first + (day - 1) * _DAY for day in days]
+        return [self._span(day) for day in midnights if DAYS[day.weekday()] in self.days]
+
+    def _midnight(self, moment: float) -> datetime:
+        return datetime.fromtimestamp(moment, self.zone).replace(
             hour=0, minute=0, second=0, microsecond=0, tzinfo=None
         )
-        ends = []
-        for midnight in (today - _DAY, today, today + _DAY):
-            if DAYS[midnight.weekday()] in self.days:
-                day_of_end = midnight if self.end > self.start else midnight + _DAY
-                start = _earliest(midnight + timedelta(minutes=self.start), self.zone)
-                end = _latest(day_of_end + timedelta(minutes=self.end), self.zone)
-                ends += [end] if start <= moment < end else []
-        return max(ends, default=None)
+
+    def _span(self, midnight: datetime) -> tuple[float, float]:
+        day_of_end = midnight if self.end > self.start else midnight + _DAY
+        start = _earliest(midnight + timedelta(minutes=self.start), self.zone)
+        return start, _latest(day_of_end + timedelta(minutes=self.end), self.zone)
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,10 @@ class Event:
     def until(self, moment: float) -> float | None:
         """When it ends, if it is on at ``moment``."""
         return self.end if self.start <= moment < self.end else None
+
+    def spans(self, begin: float, end: float) -> list[tuple[float, float]]:
+        """From when to when it is on, if that can reach between these moments."""
+        return [(self.start, self.end)] if self.start <= end and self.end > begin else []
 
 
 def in_force(closed: Sequence[Freeze | Event], moment: float) -> list[tuple[str, float]]:
@@ -88,6 +100,19 @@ def open_from(closed: Sequence[Freeze | Event], moment: float) -> float | None:
             return moment
         moment = max(ends)
     return None
+
+
+def closed_spans(
+    closed: Sequence[Freeze | Event], begin: float, end: float
+) -> list[tuple[float, float]]:
+    """From when to when any is in force between two moments, in order; none touches the next."""
+    found: list[tuple[float, float]] = []
+    for start, stop in sorted(span for each in closed for span in each.spans(begin, end)):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        elif stop > begin:
+            found.append((start, stop))
+    return [(start, stop) for start, stop in found if start < end]
 
 
 def written(closed: Sequence[Freeze | Event]) -> list[dict[str, object]]:

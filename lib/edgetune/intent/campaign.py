@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.reading import digest_of
+from edgetune.base.documents.schedule import Schedule
 from edgetune.base.durations import DAY
 from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields, find_file, near_or_all
@@ -21,6 +23,8 @@ from edgetune.base.options import check_options, read_options
 from edgetune.site.inventory import Inventory, Pop
 
 VERDICTS = ("pooled", "each")
+ALL_AT_ONCE = 0
+"""``max_concurrent: auto``."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,9 @@ class Gates:
 
     ``verdict`` is ``pooled`` (PoPs soak, and one test over all of the ring decides for them) or
     ``each`` (every PoP is promoted by its own). ``max_concurrent`` PoPs are under way at a time,
-    without those that wait for the verdict of their ring. They wait for ``longest_wait`` seconds at
-    most in which nothing goes on. An approval holds for ``approval_expires`` seconds.
+    without those that wait for the verdict of their ring; ALL_AT_ONCE limits nothing. They wait for
+    ``longest_wait`` seconds at most in which nothing goes on. An approval holds for
+    ``approval_expires`` seconds.
     """
 
     verdict: str = "pooled"
@@ -41,6 +46,10 @@ class Gates:
     approval: bool = False
     self_approval: bool = False
     approval_expires: float = 86400
+
+    def room(self, under_way: int) -> float:
+        """How many more PoPs may begin beside so many."""
+        return self.max_concurrent - under_way if self.max_concurrent else math.inf
 
     @property
     def closed(self) -> tuple[Freeze | Event, ...]:
@@ -87,7 +96,7 @@ class ShownCampaign:
     """A campaign as it is shown before its first rollout, with the ``id`` of one that has begun.
 
     ``pops`` are by ring. ``refused`` says why by PoP, ``closed`` names the freezes and events of
-    the configuration.
+    the configuration, ``schedule`` says when which PoP has its turn.
     """
 
     campaign: Campaign
@@ -95,6 +104,7 @@ class ShownCampaign:
     refused: Mapping[str, str]
     closed: Sequence[str]
     id: str
+    schedule: Schedule
 
 
 def find_campaign(name: str, directories: Sequence[Path]) -> Campaign:
@@ -111,6 +121,9 @@ def load_campaign(path: Path, load: Load = load_yaml) -> Campaign:
     # Each PoP has its own seed and hosts.
     own = ("seed", "only", "exclude")
     options = read_options(fields.inside("rollout", {}), Options, without=own)
+    # A person waits for one rollout, and a campaign for many.
+    from_past = fields.inside("rollout", {}).flag("past_baseline", True)
+    options = replace(options, past_baseline=from_past)
     campaign = Campaign(
         name=fields.text("name", pattern=NAME),
         tuning=fields.text("tuning", pattern=NAME),
@@ -181,7 +194,7 @@ def _read_gates(fields: Fields, given: Gates, zone: str) -> Gates:
     freezes, events = below.raw("freezes", None), below.raw("events", None)
     gates = Gates(
         verdict=below.text("verdict", given.verdict, choices=VERDICTS),
-        max_concurrent=below.whole("max_concurrent", given.max_concurrent, minimum=1),
+        max_concurrent=_read_max_concurrent(below, given.max_concurrent),
         longest_wait=below.duration("longest_wait", given.longest_wait, minimum=60),
         freezes=given.freezes
         if freezes is None
@@ -196,6 +209,18 @@ def _read_gates(fields: Fields, given: Gates, zone: str) -> Gates:
     approval.done()
     below.done()
     return gates
+
+
+def _read_max_concurrent(fields: Fields, given: int) -> int:
+    value = fields.raw("max_concurrent", None)
+    if value is None:
+        return given
+    if isinstance(value, str):
+        if value != "auto":
+            raise fields.wrong("max_concurrent", f"{value!r} is neither a whole number nor auto")
+        return ALL_AT_ONCE
+    number: int = fields.whole("max_concurrent", minimum=1)
+    return number
 
 
 def _refuse_twice(fields: Fields, rings: Sequence[Ring]) -> None:

@@ -137,13 +137,12 @@ def make_plan(
     disruption = max((tuning.setting_of(id).disruption for id in changed), key=DISRUPTIONS.index)
     strata = draw_groups(pop, touched, options, kernels, systems)
     out = _most_at_once(pop, disruption, options)
-    batches, promote_batches = _batches(strata, out, disruption)
+    batches, promote_batches = _batches(pop, strata, out, disruption)
     count = len(batches) + len(promote_batches)
     # A person who asked to be waited for would wait in vain.
     if options.pause_after >= count:
         text = f"there are {count} batches, and one has to be left: give at most {count - 1}"
         raise InputError("parameter", "pause_after", text)
-    each = _BATCH_SECONDS[disruption] + (pop.reboot_time if disruption == "reboot" else 0)
     named = {tuning.intent.metric, *(guard.metric for guard in tuning.guards)}
     plan = Plan(
         schema=PLAN_SCHEMA,
@@ -168,7 +167,9 @@ def make_plan(
         batches=batches,
         promote_batches=promote_batches,
         assignments=assignments(strata),
-        seconds=float(round(options.baseline + options.soak + count * each)),
+        seconds=float(
+            round(options.baseline + options.soak + count * batch_seconds(pop, disruption))
+        ),
     )
     _refuse_powerless(plan)
     return plan.signed()
@@ -244,10 +245,11 @@ def _most_at_once(pop: Pop, disruption: str, options: Options) -> int:
 
 
 def _batches(
-    strata: Strata, size: int, disruption: str
+    pop: Pop, strata: Strata, size: int, disruption: str
 ) -> tuple[list[PlannedBatch], list[PlannedBatch]]:
-    test = _cut([host for stratum in strata.values() for host in stratum.test], size)
-    control = _cut([host for stratum in strata.values() for host in stratum.control], size)
+    apart = pop if disruption != "live" else replace(pop, fails_together=())
+    test = _cut(apart, [host for stratum in strata.values() for host in stratum.test], size)
+    control = _cut(apart, [host for stratum in strata.values() for host in stratum.control], size)
     changes = [PlannedBatch("test", "change", hosts) for hosts in test]
     # A tuning that reboots is compared with control hosts that rebooted at the same time.
     shams = [PlannedBatch("control", "sham", own) for own in control if disruption == "reboot"]
@@ -258,9 +260,36 @@ def _batches(
     return woven, promotions
 
 
-def _cut(hosts: Sequence[str], size: int) -> list[list[str]]:
-    rest = range(1, len(hosts), size)
-    return [list(hosts[:1]), *(list(hosts[start : start + size]) for start in rest)][: len(hosts)]
+def batch_seconds(pop: Pop, disruption: str) -> float:
+    """How long one batch takes, as plans reckon."""
+    return _BATCH_SECONDS[disruption] + (pop.reboot_time if disruption == "reboot" else 0)
+
+
+def expected_batches(pop: Pop, disruption: str, options: Options) -> tuple[int, int]:
+    """How many batches there are before the verdict and after it where every host is to change.
+
+    RefusedError as of ``make_plan`` where the PoP is too small for one.
+    """
+    size = _most_at_once(pop, disruption, options)
+    names = [host.name for host in pop.hosts]
+    first = test_hosts(len(names), options)
+    strata = {"": Groups(names[:first], names[first:])}
+    changes, promotes = _batches(pop, strata, size, disruption)
+    return len(changes), len(promotes)
+
+
+def _cut(pop: Pop, hosts: Sequence[str], size: int) -> list[list[str]]:
+    """In their order, the first one alone; a host that would take too much of the PoP with those
+    before it waits for a later batch."""
+    batches, rest = [list(hosts[:1])], list(hosts[1:])
+    while rest:
+        batch: list[str] = []
+        for host in rest:
+            if len(batch) < size and not pop.takes_too_many((), [*batch, host]):
+                batch.append(host)
+        batches.append(batch)
+        rest = [host for host in rest if host not in batch]
+    return batches[: len(hosts)]
 
 
 def _profiles(

@@ -11,9 +11,10 @@ from edgetune.base.documents.campaign import PopEffect, PopStep, Record, RingSte
 from edgetune.base.documents.head import PROMOTED, Head
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.schedule import Schedule, Turn
 from edgetune.base.durations import utc
 from edgetune.base.sanitize import command
-from edgetune.report.campaign import effect_over
+from edgetune.report.campaign import effect_over, schedule_lines, turn_text
 from edgetune.report.effects import effect_text, said_of, share
 from edgetune.report.files import page_of
 from edgetune.report.headline import Next, headline
@@ -34,7 +35,8 @@ class CampaignMaterial:
     it found in a few lines, and ``pooled`` by ring what the verdict over all of its PoPs found;
     ``metrics`` are the definitions of these.
     ``files`` are the pages that there are.
-    ``waits`` and ``missing`` are sentences: what it waits for, and what is not known.
+    ``waits`` and ``missing`` are sentences: what it waits for, and what is not known. ``schedule``
+    is that of what is left; None where it does not go on.
     """
 
     record: Record
@@ -47,6 +49,12 @@ class CampaignMaterial:
     files: Collection[str]
     made: float
     results: Mapping[str, Sequence[Result]] = field(default_factory=dict)
+    schedule: Schedule | None = None
+
+    @property
+    def turns(self) -> Mapping[str, Turn]:
+        """When which PoP has its turn."""
+        return {turn.pop: turn for turn in self.schedule.turns} if self.schedule else {}
 
 
 def campaign_page(material: CampaignMaterial) -> str:
@@ -65,6 +73,7 @@ def campaign_page(material: CampaignMaterial) -> str:
         tone=_TONES.get(record.state, ""),
         sentence=_sentence(record, material.heads),
         waits=material.waits,
+        schedule=schedule_lines(material.schedule) if material.schedule else [],
         missing=material.missing,
         steps=list(_steps(record)),
         rings=[_ring(ring, record, material, strips) for ring in record.rings],
@@ -113,8 +122,9 @@ def _ring(
 ) -> _Shown:
     known = [material.effects[name] for name in ring.pops if name in material.effects]
     alone = ring.effect.pops if ring.effect else {}
+    turns = material.turns
     rows = [
-        _row(name, pop, material, strips.get(("pop", name)), alone.get(name))
+        _row(name, pop, material, strips.get(("pop", name)), alone.get(name), turns.get(name))
         for name, pop in ring.pops.items()
     ]
     rows += _together(ring, material, strips.get(("ring", ring.name)))
@@ -157,6 +167,7 @@ def _row(
     material: CampaignMaterial,
     strip: Strip | None,
     alone: PopEffect | None,
+    turn: Turn | None,
 ) -> _Shown:
     head = material.heads.get(pop.rollout)
     told = headline(head) if head else None
@@ -167,7 +178,7 @@ def _row(
         "name": name,
         "rollout": pop.rollout,
         "page": page if page in material.files else "",
-        "state": _state(pop, head),
+        "state": "; ".join([_state(pop, head), *([turn_text(turn)] if turn else [])]),
         "verdict": told.verdict if told else "no verdict",
         "tone": told.tone if told else "",
         "effect": (_effect(effect, material.metrics) if effect else "not measured") + likely,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -109,6 +109,8 @@ class Pop:
     for the URL's), and ``health_tls`` one of HEALTH_TLS.
     ``ports`` are those on which its hosts serve; a drained host has no connection to them.
     Campaigns select PoPs by ``region`` and ``labels``.
+    ``backs_up`` names the PoPs that take its traffic, or whose traffic it takes, whichever of both
+    says so. Each tuple of ``fails_together`` names hosts that one switch, rack or feed carries.
     ``metrics`` samples its hosts; ``more_metrics`` add gauges that those before do not have.
     ``congestion`` is None where the congestion control of clients is left alone.
     """
@@ -127,6 +129,8 @@ class Pop:
     metrics: Metrics = Metrics()
     more_metrics: tuple[Metrics, ...] = ()
     congestion: Congestion | None = None
+    backs_up: tuple[str, ...] = ()
+    fails_together: tuple[tuple[str, ...], ...] = ()
 
     @property
     def views(self) -> list[Pop]:
@@ -144,6 +148,21 @@ class Pop:
         if name not in self._by_name:
             raise InputError("inventory", f"pops.{self.name}.hosts", f"has no host {name!r}")
         return self._by_name[name]
+
+    def takes_too_many(self, out: Collection[str], names: Collection[str]) -> str:
+        """The group of ``fails_together`` that would be out wholly without ``names``, too, while
+        these or what is ``out`` already touch another one; nothing where that is not so.
+
+        A PoP is built to do without one of them.
+        """
+        if not self.fails_together:
+            return ""
+        gone = {*out, *names}
+        whole = [group for group in self.fails_together if gone >= {*group}]
+        new = [group for group in whole if not {*group} <= {*out}]
+        touched = [group for group in self.fails_together if {*group} & {*names}]
+        beside = [group for group in self.fails_together if group in whole or group in touched]
+        return ", ".join(new[0]) if new and len(beside) > 1 else ""
 
     @functools.cached_property
     def _by_name(self) -> dict[str, Host]:

@@ -26,7 +26,7 @@ from edgetune.base.documents.plan import (
 from edgetune.base.documents.reading import digest_of
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.intent.metrics.catalogue import WORK
-from edgetune.intent.plan import make_plan
+from edgetune.intent.plan import _cut, make_plan
 from edgetune.intent.rendering import render
 from edgetune.intent.tuning import Tuning
 from edgetune.report.text import plan_text
@@ -68,6 +68,18 @@ def test_every_plan_keeps_its_promises(
     largest = max(len(b.hosts) for b in made.every_batch)
     assert hosts - largest >= made.must_serve
     assert largest <= (batch_size or hosts)
+
+
+def test_no_batch_takes_two_groups_out_that_fail_together(tmp_path: Path) -> None:
+    own = replace(pop(tmp_path, 12, 0.25), fails_together=(("e000", "e001"), ("e002", "e003")))
+    hosts = [f"e{n:03}" for n in range(12)]
+    for size in range(1, 10):
+        cut = _cut(own, hosts, size)
+        assert sorted(name for batch in cut for name in batch) == hosts
+        assert all(len(batch) <= size and not own.takes_too_many((), batch) for batch in cut)
+    four = ["e004", "e000", "e001", "e002", "e003"]
+    assert _cut(own, four, 4) == [["e004"], ["e000", "e001"], ["e002", "e003"]]
+    assert _cut(replace(own, fails_together=()), four, 4) == [["e004"], four[1:]]
 
 
 def test_control_hosts_reboot_in_matched_batches_as_the_text_shows(tmp_path: Path) -> None:

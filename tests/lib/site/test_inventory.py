@@ -141,3 +141,62 @@ def test_the_entry_for_congestion_is_read_whole(tmp_path: Path) -> None:
     del document["pops"]["lab1"]["health"]
     with pytest.raises(InputError, match=r"pops\.lab1\.ports: is empty, but congestion needs"):
         YamlInventory(write_yaml(tmp_path / "inventory.yaml", document))
+
+
+def grouped(folder: Path, together: Any, racks: dict[str, str] | None = None) -> Pop:
+    document = inventory_document()
+    hosts = document["pops"]["lab1"]["hosts"]
+    for name, host in hosts.items():
+        host["rack"] = (racks or {}).get(name, host.get("rack", ""))
+    document["pops"]["lab1"]["fails_together"] = together
+    return YamlInventory(write_yaml(folder / "inventory.yaml", document)).pop("lab1")
+
+
+IN_RACKS = {f"e{n:03}": f"r{n // 3}" for n in range(8)}
+
+
+def test_what_fails_together_is_named_by_hosts_or_racks(tmp_path: Path) -> None:
+    r0, r1 = ("e000", "e001", "e002"), ("e003", "e004", "e005")
+    assert grouped(tmp_path, "racks", IN_RACKS).fails_together == (r0, r1, ("e006", "e007"))
+    assert grouped(tmp_path, [["r0", "e007"], ["e003", "e004"]], IN_RACKS).fails_together == (
+        (*r0, "e007"),
+        ("e003", "e004"),
+    )
+    assert grouped(tmp_path, []).fails_together == ()
+
+
+@pytest.mark.parametrize(
+    ("together", "says"),
+    [
+        ("switch", "fails_together: must be a list"),
+        (["r0"], "fails_together[0]: must be a list of hosts or racks"),
+        ([["r0"], ["r9"]], "fails_together[1][0]: 'r9' is no host and no rack of the PoP"),
+        ([["r0"], ["e006", "e001"]], "fails_together[1][1]: e001 is in a group already"),
+        ([["e000"]], "fails_together[0]: names fewer than two hosts"),
+        ([["e000", 7]], "fails_together[0][1]: 7 is no host and no rack of the PoP"),
+    ],
+)
+def test_groups_that_are_none_are_refused(tmp_path: Path, together: Any, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        grouped(tmp_path, together, IN_RACKS)
+    assert f"pops.lab1.{says}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("out", "names", "says"),
+    [
+        ([], ["e000", "e003"], ""),
+        ([], ["e000", "e001", "e002"], ""),
+        ([], ["e000", "e001", "e002", "e003"], "e000, e001, e002"),
+        # e006 is of another group, and one host of e003 to e005 is left.
+        (["e006", "e007"], ["e003", "e004"], ""),
+        (["e006", "e007"], ["e003", "e004", "e005"], "e003, e004, e005"),
+        # It was out before, whatever is drained now.
+        (["e006", "e007"], ["e003"], ""),
+        (["e003", "e004", "e005"], ["e000", "e001"], ""),
+    ],
+)
+def test_no_two_groups_are_out_at_once(
+    tmp_path: Path, out: list[str], names: list[str], says: str
+) -> None:
+    assert grouped(tmp_path, "racks", IN_RACKS).takes_too_many(out, names) == says

@@ -51,6 +51,11 @@ class Options:
         multiples={"interval": 2},
         most=30 * DAY,
     )
+    past_baseline: bool = option(
+        "Let the baseline begin before the rollout, as far back as samples tell of every host "
+        "without a gap, a boot or a rollout. Then nobody waits for what was measured already.",
+        False,
+    )
     soak: float = option(
         "How long both groups are watched after the change.",
         DAY,

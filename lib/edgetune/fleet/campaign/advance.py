@@ -9,21 +9,31 @@ rollout that is found by its plan and has an owner again soon, like any orphan.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TypedDict
 
 from edgetune.base import clock
+from edgetune.base.documents.ahead import SampledAhead, ahead_key
 from edgetune.base.documents.campaign import Record, RingStep
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.words import Decision, State, Verdict
 from edgetune.base.durations import DAY
-from edgetune.base.errors import EdgetuneError, FencedError, NothingToDo, RefusedError, StoreError
+from edgetune.base.errors import (
+    EdgetuneError,
+    FencedError,
+    InputError,
+    NothingToDo,
+    RefusedError,
+    StoreError,
+)
 from edgetune.base.freezes import written
 from edgetune.base.sanitize import command
 from edgetune.fleet.campaign import rings
 from edgetune.fleet.campaign.record import Writer, readable_records, taken_if_free
-from edgetune.intent.campaign import Ring
+from edgetune.fleet.campaign.work import Ahead
+from edgetune.intent.campaign import Campaign, Ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
@@ -32,9 +42,10 @@ from edgetune.rollout.steps.claim_pop import begin_rollout
 from edgetune.rollout.steps.plan_rollout import plan_rollout
 
 # Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
-# left to the next step, as is what is more than one workflow carries on well.
+# left to the next step.
 _LONGEST = 300.0
-_MOST = 25
+# Seconds for which PoPs are sampled ahead, unless the next step puts that off.
+_SAMPLED_FOR = 3600.0
 
 
 class BegunRow(TypedDict):
@@ -121,8 +132,10 @@ class _Step:
             if record.state not in ("running", "held", "aborted"):
                 return f"it is {record.state}"
             noted = len(record.history)
+            heads: Mapping[str, Head] = {}
             if record.state == "running":
-                said = self._decide(work, rings.heads_of(self._context, work.record))
+                heads = rings.heads_of(self._context, record)
+                said = self._decide(work, heads)
             else:
                 said = {"held": self._held, "aborted": self._aborted}[record.state](record)
             work.save()
@@ -130,7 +143,21 @@ class _Step:
             if record.channel and whats:
                 text = f"{record.id}: {'; '.join(whats)}"
                 self._news.append({"channel": record.channel, "text": text})
+            self._sample_ahead(record, heads)
             return said
+
+    def _sample_ahead(self, record: Record, heads: Mapping[str, Head]) -> None:
+        """Have PoPs sampled that begin within the time of their baseline; nobody has to wait for
+        it once they begin."""
+        key = ahead_key(record.id)
+        if record.state != "running":
+            self._context.store.delete(key)
+            return
+        with suppress(RefusedError, InputError):
+            campaign = rings.unchanged(self._context, record)
+            soon = Ahead(self._context, campaign, [*heads.values()]).soon(record, heads)
+            until = clock.wall() + _SAMPLED_FOR
+            self._context.store.put(key, SampledAhead(soon, until).document())
 
     def _held(self, record: Record) -> str:
         """A person has to decide, and is reminded each day."""
@@ -186,7 +213,7 @@ class _Step:
         late = rings.overdue(record, ring, own.gates, waits, heads) if waits else ""
         if late:
             return self._hold(record, late)
-        return self._go_on(work, ring, own, heads, waits)
+        return self._go_on(work, ring, definition, heads, waits)
 
     def _decide_ring(
         self,
@@ -203,7 +230,7 @@ class _Step:
             ring.judged = clock.wall()
             record.note(self._requested_by, _judged(ring), self._owner)
             work.save()
-        room = definition.gates.max_concurrent - len(_under_way(record, heads, waits))
+        room = definition.gates.room(len(_under_way(record, heads, waits)))
         return self._conclude(record, ring, heads, waits, room)
 
     def _conclude(
@@ -212,7 +239,7 @@ class _Step:
         ring: RingStep,
         heads: Mapping[str, Head],
         waits: list[str],
-        room: int,
+        room: float,
     ) -> str:
         """Let PoPs have the verdict of their ring; hold once all have one that promotes none."""
         concluded = rings.conclude(self._context, ring, waits, room)
@@ -225,22 +252,28 @@ class _Step:
         self,
         work: Writer,
         ring: RingStep,
-        definition: Ring,
+        campaign: Campaign,
         heads: Mapping[str, Head],
         awaiting: list[str],
     ) -> str:
-        """Begin as many PoPs of the ring as its gates permit."""
-        record, gates = work.record, definition.gates
+        """Begin as many PoPs of the ring as its gates permit, in the order of the schedule."""
+        own = campaign.ring(ring.name)
+        record, gates = work.record, own.gates
         under_way = _under_way(record, heads, awaiting)
         ahead = [name for name, pop in ring.pops.items() if not (pop.rollout or pop.left_out)]
         waits = rings.closed_gates(self._context, record, ring, gates) if ahead else []
         if waits:
             return self._wait(record, f"ring {ring.name} waits: {'; '.join(waits)}")
-        room = min(gates.max_concurrent - len(under_way), _MOST - len(self._begun))
+        room = gates.room(len(under_way))
+        if 0 < room < len(ahead):
+            work_ahead = Ahead(self._context, campaign, [*heads.values()])
+            planned = work_ahead.order(own, ring, heads, room)
+            # Those of which there is no figure come after the others.
+            ahead = [*planned, *(name for name in ahead if name not in planned)]
         # Those that were refused last time come last, so that they keep no other from its turn.
         for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
             if room > 0 and clock.monotonic() < self._until:
-                room -= self._begin(work, ring, name, definition)
+                room -= self._begin(work, ring, name, own)
         refused = [
             f"{name}: {ring.pops[name].refused}" for name in ahead if ring.pops[name].refused
         ]

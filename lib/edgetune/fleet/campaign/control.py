@@ -15,6 +15,7 @@ from edgetune.base import clock
 from edgetune.base.documents.campaign import ENDED, PopStep, Record, RingStep
 from edgetune.base.documents.capacity import plan_key
 from edgetune.base.documents.head import ENDED as ROLLOUT_ENDED
+from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.reading import digest_of
 from edgetune.base.durations import utc
 from edgetune.base.errors import EdgetuneError, FencedError, InputError, RefusedError, StoreError
@@ -22,6 +23,7 @@ from edgetune.base.people import person
 from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.record import all_records, new_id, put_record, readable_records, seized
 from edgetune.fleet.campaign.rings import UNWELL, heads_of, needs_approval, unchanged
+from edgetune.fleet.campaign.work import Ahead
 from edgetune.intent.campaign import Campaign, Ring, ShownCampaign, find_campaign, pops_by_ring
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.approval import Approval, compared_names, refuse_own, save_approval
@@ -48,12 +50,14 @@ class RingRow(TypedDict):
 
 
 class BegunResult(TypedDict):
-    """A campaign that has begun, or the dry run of one: its id is empty then."""
+    """A campaign that has begun, or the dry run of one: its id is empty then. ``schedule`` is the
+    document of a ``Schedule``."""
 
     campaign: str
     tuning: str
     rings: list[RingRow]
     refused: int
+    schedule: dict[str, object]
     message: str
     text: ShownCampaign
 
@@ -69,17 +73,19 @@ def run_campaign(
     definition = find_campaign(campaign, context.config.campaigns)
     tuning = context.tuning(definition.tuning)
     rings = pops_by_ring(definition, whole_inventory(context))
+    refused: dict[str, str] = {}
+    plans: dict[str, Plan] = {}
     if dry_run:
-        refused = {
-            pop: why
-            for ring in definition.rings
-            for pop in rings[ring.name]
-            for why in [_refusal(context, definition, ring, pop)]
-            if why
-        }
-        record = None
-    else:
-        refused = {}
+        for ring in definition.rings:
+            for pop in rings[ring.name]:
+                made = _plan_or_refusal(context, definition, ring, pop)
+                if isinstance(made, str):
+                    refused[pop] = made
+                else:
+                    plans[pop] = made
+    schedule = Ahead(context, definition).schedule(rings, refused, plans)
+    record = None
+    if not dry_run:
         record = _begin(context, definition, tuning.digest, rings, requested_by, channel)
     pops = sum(len(names) for names in rings.values())
     return {
@@ -94,6 +100,7 @@ def run_campaign(
             for name, names in rings.items()
         ],
         "refused": len(refused),
+        "schedule": schedule.document(),
         "message": _message(record, pops, len(rings), refused),
         "text": ShownCampaign(
             definition,
@@ -101,6 +108,7 @@ def run_campaign(
             refused,
             sorted({each.name for each in context.config.closed}),
             record.id if record else "",
+            schedule,
         ),
     }
 
@@ -113,17 +121,16 @@ def _message(record: Record | None, pops: int, rings: int, refused: Mapping[str,
     return f"a dry run: {size}, {len(refused)} refused now"
 
 
-def _refusal(context: Context, definition: Campaign, ring: Ring, pop: str) -> str:
-    """What speaks against a PoP as it is now."""
+def _plan_or_refusal(context: Context, definition: Campaign, ring: Ring, pop: str) -> Plan | str:
+    """The plan of a PoP, or what speaks against it as it is now."""
     seed = secrets.randbits(31)
     try:
         refuse_held(context, pop)
-        make_for(context, pop, definition.tuning, replace(ring.options, seed=seed))
+        return make_for(context, pop, definition.tuning, replace(ring.options, seed=seed))
     except StoreError:
         raise
     except EdgetuneError as error:
         return str(error)
-    return ""
 
 
 def _begin(

@@ -204,7 +204,7 @@ def _held(reason: str) -> RingVerdict:
 
 
 def conclude(
-    context: Context, ring: RingStep, names: Sequence[str], room: int
+    context: Context, ring: RingStep, names: Sequence[str], room: float
 ) -> list[tuple[str, Decision]]:
     """Give PoPs that wait for it the verdict of their ring, but let no more than there is ``room``
     for begin to promote; those that got it, and what follows.

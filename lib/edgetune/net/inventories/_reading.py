@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Callable
 from urllib.parse import urlsplit
@@ -52,10 +53,13 @@ class WholeInventory(Inventory):
             top = Fields(pops, where, "pops")
             self._pops = {name: _read_pop(name, fields) for name, fields in top.named(NAME)}
             _refuse_shared(where, list(self._pops.values()))
+            self._twins = _twins(where, self._pops)
         except InputError as error:
             if place is None or error.field is None:
                 raise
             raise InputError(*place(error.where, error.field), error.problem) from None
+        for name, twins in self._twins.items():
+            self._pops[name] = replace(self._pops[name], backs_up=twins)
 
     def pop_names(self) -> list[str]:
         return list(self._pops)
@@ -69,7 +73,9 @@ class WholeInventory(Inventory):
     def entry(self, name: str) -> Mapping[str, object]:
         self.pop(name)
         entries: Any = self._entries
-        return dict(entries[name])
+        # What another PoP says of it, too: it is kept, and read of single PoPs from then on.
+        twins = {"backs_up": [*self._twins[name]]} if name in self._twins else {}
+        return {**entries[name], **twins}
 
 
 def read_pop(where: str, name: str, entry: object) -> Pop:
@@ -97,12 +103,58 @@ def _read_pop(name: str, fields: Fields) -> Pop:
         metrics=metrics,
         more_metrics=tuple(more_metrics),
         congestion=_read_wing(fields, "congestion"),
+        backs_up=fields.texts("backs_up", []),
+        fails_together=_read_fails_together(fields),
     )
     _refuse_without_use(fields, pop)
     if not pop.hosts:
         raise fields.wrong("hosts", "is empty")
     fields.done()
     return pop
+
+
+def _read_fails_together(fields: Fields) -> tuple[tuple[str, ...], ...]:
+    """Each group by names of hosts, or of racks for all hosts of these; ``racks`` is each rack."""
+    racks: dict[str, list[str]] = {"": []}
+    hosts = [name for name, _ in fields.inside("hosts").named(NAME)]
+    for name, own in fields.inside("hosts").named(NAME):
+        racks.setdefault(own.text("rack", ""), []).append(name)
+    del racks[""]
+    if fields.raw("fails_together", []) == "racks":
+        return tuple(tuple(names) for names in racks.values() if len(names) > 1)
+    found: dict[str, int] = {}
+    for index, group in enumerate(fields.items("fails_together", [])):
+        field = f"fails_together[{index}]"
+        if not isinstance(group, (list, tuple)):
+            raise fields.wrong(field, "must be a list of hosts or racks")
+        for number, word in enumerate(group):
+            names = [word] if word in hosts else racks.get(str(word), [])
+            if not names:
+                problem = f"{word!r} is no host and no rack of the PoP"
+                raise fields.wrong(f"{field}[{number}]", problem)
+            for name in names:
+                if name in found:
+                    raise fields.wrong(f"{field}[{number}]", f"{name} is in a group already")
+                found[name] = index
+        if list(found.values()).count(index) < 2:
+            raise fields.wrong(field, "names fewer than two hosts")
+    groups = sorted({*found.values()})
+    return tuple(tuple(name for name, own in found.items() if own == index) for index in groups)
+
+
+def _twins(where: str, pops: Mapping[str, Pop]) -> dict[str, tuple[str, ...]]:
+    """By PoP those that back it up, or that it backs up; InputError names one that is none."""
+    pairs = set()
+    for pop in pops.values():
+        for index, name in enumerate(pop.backs_up):
+            field = f"pops.{pop.name}.backs_up[{index}]"
+            if name == pop.name:
+                raise InputError(where, field, "is the PoP itself")
+            if name not in pops:
+                problem = f"there is no PoP {name!r}{near_or_all(name, sorted(pops))}"
+                raise InputError(where, field, problem)
+            pairs |= {(pop.name, name), (name, pop.name)}
+    return {own: tuple(sorted(n for o, n in pairs if o == own)) for own in {o for o, _ in pairs}}
 
 
 def _read_min_in_service(fields: Fields) -> float:

@@ -8,7 +8,8 @@ from typing import TypedDict
 
 from edgetune.base.documents.campaign import ENDED, Record
 from edgetune.base.documents.head import Head
-from edgetune.base.errors import RefusedError
+from edgetune.base.documents.schedule import Schedule
+from edgetune.base.errors import EdgetuneError, RefusedError, StoreError
 from edgetune.base.names import several
 from edgetune.base.sanitize import one_line
 from edgetune.fleet.campaign.record import read_record, readable_records
@@ -20,6 +21,7 @@ from edgetune.fleet.campaign.rings import (
     unwell,
     waiting,
 )
+from edgetune.fleet.campaign.work import Ahead
 from edgetune.report.campaign import campaign_text
 from edgetune.rollout.context import Context
 
@@ -35,7 +37,8 @@ class RingRow(TypedDict):
 
 
 class CampaignRow(TypedDict):
-    """A campaign in short, its present ``ring`` (or nothing), and what it waits for."""
+    """A campaign in short, its present ``ring`` (or nothing), and what it waits for. ``schedule``
+    is the document of a ``Schedule`` of what is left; empty where it does not go on."""
 
     campaign: str
     tuning: str
@@ -43,6 +46,7 @@ class CampaignRow(TypedDict):
     requested_by: str
     ring: str
     waits: list[str]
+    schedule: dict[str, object]
     rings: list[RingRow]
 
 
@@ -65,9 +69,10 @@ def campaign_status(context: Context, campaign: str = "") -> CampaignsResult:
     heads = heads_of(context, *records)
     waits = {record.id: waits_of(context, record, heads) for record in records}
     states = {name: head.state for name, head in heads.items()}
-    texts = [campaign_text(record, states, waits[record.id]) for record in records]
+    ends = {record.id: present_schedule(context, record, heads) for record in records}
+    texts = [campaign_text(record, states, waits[record.id], ends[record.id]) for record in records]
     return {
-        "campaigns": [_short(record, states, waits[record.id]) for record in records],
+        "campaigns": [_short(own, states, waits[own.id], ends[own.id]) for own in records],
         "message": "; ".join([several(len(records), "campaign"), *unreadable]),
         "text": "\n\n".join([*map(one_line, unreadable), *texts]) or "No campaigns.",
     }
@@ -88,7 +93,24 @@ def waits_of(context: Context, record: Record, heads: Mapping[str, Head]) -> lis
     return [*waits, verdict] if verdict else waits
 
 
-def _short(record: Record, states: dict[str, str], waits: list[str]) -> CampaignRow:
+def present_schedule(
+    context: Context, record: Record, heads: Mapping[str, Head]
+) -> Schedule | None:
+    """That of what is left of a campaign; None of one that does not go on by itself."""
+    if record.state != "running":
+        return None
+    try:
+        return Ahead(context, unchanged(context, record), [*heads.values()]).present(record, heads)
+    except StoreError:
+        raise
+    except EdgetuneError:
+        # What it waits for says why.
+        return None
+
+
+def _short(
+    record: Record, states: dict[str, str], waits: list[str], schedule: Schedule | None
+) -> CampaignRow:
     return {
         "campaign": record.id,
         "tuning": record.tuning,
@@ -96,6 +118,7 @@ def _short(record: Record, states: dict[str, str], waits: list[str]) -> Campaign
         "requested_by": record.by,
         "ring": record.present.name if record.present else "",
         "waits": waits,
+        "schedule": schedule.document() if schedule else {},
         "rings": [
             {
                 "name": ring.name,

@@ -19,7 +19,7 @@ from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.report.campaign_page import CampaignMaterial, campaign_page
 from edgetune.report.files import CAMPAIGN, address_of, page_of, report_folder, write_page
 from edgetune.report.results import results_of
-from edgetune.report.steps.campaign_status import waits_of
+from edgetune.report.steps.campaign_status import present_schedule, waits_of
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.rollout import Record as RolloutRecord
 
@@ -56,6 +56,7 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
         missing=missing,
         files={path.name for path in folder.iterdir()} if folder.is_dir() else set(),
         made=clock.wall(),
+        schedule=present_schedule(context, record, heads),
     )
     path = folder / page_of(record.id, CAMPAIGN)
     write_page(context, path, campaign_page(material))

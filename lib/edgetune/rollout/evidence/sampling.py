@@ -21,6 +21,7 @@ from edgetune.agent.log_format import LogFormat
 from edgetune.agent.vocabulary.buckets import bucket_name, bucket_of
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.ahead import ahead_key, read_ahead
 from edgetune.base.documents.head import ENDED
 from edgetune.base.documents.options import LEAST_SAMPLES, Options
 from edgetune.base.documents.sample import Drift, Sample
@@ -32,7 +33,7 @@ from edgetune.judge.limits import peak_load
 from edgetune.net.metrics.source import MetricNames, Sampled
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
-from edgetune.rollout.record.heads import living_heads
+from edgetune.rollout.record.heads import all_heads, living_heads
 from edgetune.rollout.record.rollout import Record, load_plan
 from edgetune.site.inventory import Host, Pop
 
@@ -141,6 +142,69 @@ def spacing(opened: Record, begin: float, end: float) -> float:
     return statistics.median(apart) if apart else 0.0
 
 
+# Hours of samples that are read at once, and seconds that reading may take.
+_PART, _PATIENCE = 6 * 3600.0, 20.0
+
+
+def measured_since(opened: Record, longest: float) -> float:
+    """Since when samples tell of every host of a plan until now, without a gap and a boot; at most
+    ``longest`` seconds back, and not before the last rollout of the PoP ended.
+
+    Now itself where they do not. What takes too long to read is not looked at.
+    """
+    now, options = clock.wall(), opened.plan.options
+    ended = [
+        head.history[-1].at
+        for head in all_heads(opened.context, opened.head.pop)
+        if head.id != opened.head.id and head.history
+    ]
+    earliest = max([now - longest, *ended])
+    hosts = opened.plan.groups.hosts
+    told = {host: _Told(now) for host in hosts}
+    until, deadline = now, clock.monotonic() + _PATIENCE
+    try:
+        while until > earliest and clock.monotonic() < deadline:
+            start = max(until - _PART, earliest)
+            samples = opened.context.samples.window(opened.head.pop, start, until)
+            _go_back(samples, told, stale_after(options.interval))
+            # Of a host that does not tell further, nobody looks further.
+            stopped = [own.since for own in told.values() if own.has_ended(start, options.interval)]
+            earliest, until = max([earliest, *stopped]), start
+    except SourceError:
+        return now
+    since = max([earliest, until, *(own.since for own in told.values())])
+    booted = any(own.booted for own in told.values())
+    return min(now, since + options.warmup * booted)
+
+
+@dataclass
+class _Told:
+    """Since when the samples of one host tell, back from now, and whether a boot ``ended`` that."""
+
+    since: float
+    boot: str = ""
+    ended: bool = False
+    booted: bool = False
+
+    def has_ended(self, start: float, interval: float) -> bool:
+        return self.ended or self.since > start + stale_after(interval)
+
+
+def _go_back(samples: SampleTable, told: Mapping[str, _Told], gap: float) -> None:
+    """Follow each host back through a part of its samples, the newest first."""
+    hosts, boots = samples.hosts, samples.boots
+    rows = sorted(range(len(samples)), key=lambda row: samples.time[row], reverse=True)
+    for row in rows:
+        own = told.get(hosts[samples.host[row]])
+        if own is None or own.ended:
+            continue
+        boot = boots[samples.boot[row]]
+        own.booted = bool(own.boot) and boot != own.boot
+        own.ended = own.booted or own.since - samples.time[row] > gap
+        if not own.ended:
+            own.since, own.boot = samples.time[row], boot
+
+
 def _usual_gap(times: Sequence[float]) -> float:
     return statistics.median(later - time for time, later in zip(times, times[1:]))
 
@@ -208,14 +272,25 @@ def _errors(told: Sequence[Sampled]) -> str:
 
 
 def pops_under_way(context: Context) -> list[str]:
-    """Those with a rollout that has not ended; one that the inventory lost stops no other.
+    """Those with a rollout that has not ended, and those that a campaign has sampled ahead; one
+    that the inventory lost stops no other.
 
     In an order of chance: where dead hosts use the time of the action up, not always the same
     PoPs are left without samples.
     """
     under_way = {head.pop for head in living_heads(context) if head.state not in ENDED}
-    known = under_way & set(context.known_inventory.pop_names())
+    known = (under_way | _pops_ahead(context)) & set(context.known_inventory.pop_names())
     return random.sample(sorted(known), len(known))
+
+
+def _pops_ahead(context: Context) -> set[str]:
+    """What cannot be read is not sampled ahead: a baseline is waited for then, as ever."""
+    found: set[str] = set()
+    for key, text in context.store.list(ahead_key("")).items():
+        with suppress(RefusedError):
+            own = read_ahead(key, text)
+            found.update(own.pops if clock.wall() < own.until else [])
+    return found
 
 
 def _drift_of(rows: Sequence[Drift]) -> list[Drift | str]:

@@ -12,6 +12,7 @@ from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.batch import SETTLED_STEPS, UNTOUCHED_STEPS, Batch
 from edgetune.base.errors import RefusedError
+from edgetune.base.names import listed
 from edgetune.net.traffic import DrainDriver, Server
 from edgetune.rollout.evidence.sampling import surge_of
 from edgetune.rollout.gates import pause as gate
@@ -30,7 +31,12 @@ def with_room(opened: Record, driver: DrainDriver, work: Batch, names: Sequence[
     """
     servers = driver.servers()
     room = max(0, len(hosts_in_service(opened.pop, servers)) - opened.pop.must_serve)
-    last = [name for name in names if name in needs_room(opened.pop, servers)][room:]
+    serving = [name for name in names if name in needs_room(opened.pop, servers)]
+    last = serving[room:]
+    for number, name in enumerate(serving[1:room], 1):
+        if why_too_many(opened, servers, [*serving[:number], name]):
+            last = serving[number:]
+            break
     go_on = room > 0 or others_go_on(work, last)
     return [name for name in names if not (go_on and name in last)]
 
@@ -53,6 +59,17 @@ def wait_for_room(
             )
         clock.sleep(POLL)
         opened.permit()
+
+
+def why_too_many(opened: Record, servers: Mapping[str, Server], names: Sequence[str]) -> str:
+    """Why these hosts may not be drained at once: what fails together would be out, and another
+    such group beside it; nothing where they may."""
+    pop = opened.pop
+    serving = hosts_in_service(pop, servers)
+    out = [host.name for host in pop.hosts if host.name not in serving and host.name not in names]
+    group = pop.takes_too_many(out, names)
+    told = f"{pop.name}: without {listed(names)} all of {group} would be out, which fail together"
+    return f"{told}, and others beside" if group else ""
 
 
 def give_room_back(opened: Rollout, driver: DrainDriver, work: Batch, served: Sequence[str]) -> str:
@@ -120,6 +137,22 @@ def held_by_surge(opened: Record, serving: Sequence[str]) -> Held | None:
     surge = surge_of(opened) if serving else ""
     calm = f"it carries at most {opened.config.surge_factor:g} times its usual load"
     return Held(surge, calm) if surge else None
+
+
+def held_by_twins(opened: Record, why: str) -> Held:
+    """The same where PoPs that take each other's traffic need the hosts, or change their own."""
+    twins = listed(opened.pop.backs_up)
+    both = f"no batch of {twins} is under way, and enough hosts serve over both"
+    return Held(why, both)
+
+
+def held_by_group(
+    opened: Record, servers: Mapping[str, Server], names: Sequence[str]
+) -> Held | None:
+    """The same where hosts that fail together would be out beside others that do."""
+    why = why_too_many(opened, servers, names)
+    apart = "another host of these serves, or those beside do"
+    return Held(why, apart) if why else None
 
 
 def held_by_floor(opened: Record, why: str) -> Held:

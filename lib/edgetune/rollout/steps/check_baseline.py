@@ -35,8 +35,9 @@ class _Power(TypedDict, total=False):
 
 
 class BaselineResult(_Power):
-    """What a baseline permits to see of a ``metric``."""
+    """What a baseline permits to see of a ``metric``; ``waits`` where it begins anew."""
 
+    waits: bool
     power: float
     metric: str
     message: str
@@ -47,7 +48,8 @@ def check_baseline(context: Context, rollout: str, epoch: int) -> BaselineResult
 
     RefusedError when that is more than ``detectable_effect`` of the configuration, when a host's
     samples do not tell, when the soak would end without those of a single look, or when a host
-    fails already: it would be taken for a failure of ours.
+    fails already: it would be taken for a failure of ours. A baseline from before the rollout that
+    leaves doubts is none: that of the rollout's own time is waited for.
     """
     opened = open_rollout(context, rollout, epoch)
     if opened.head.state != "baseline":
@@ -58,6 +60,9 @@ def check_baseline(context: Context, rollout: str, epoch: int) -> BaselineResult
         baseline, power = measure(opened)
     except InputError as error:
         raise _ended(opened, str(error)) from None
+    from_past = opened.plan.options.past_baseline
+    if from_past and baseline.doubts and opened.head.baseline[0] < opened.head.created:
+        return _begin_anew(opened, baseline.doubts, power)
     opened.save_baseline(baseline)
     text = prospect_text(power)
     opened.head.note("", text)
@@ -68,7 +73,22 @@ def check_baseline(context: Context, rollout: str, epoch: int) -> BaselineResult
         raise _ended(opened, why)
     opened.save()
     known: _Power = {} if power.effect is None else {"effect": power.effect}
-    return {**known, "power": power.power, "metric": power.metric, "message": text}
+    return {**known, **_answer(power, text)}
+
+
+def _answer(power: Prospect, text: str, waits: bool = False) -> BaselineResult:
+    return {"waits": waits, "power": power.power, "metric": power.metric, "message": text}
+
+
+def _begin_anew(opened: Rollout, doubts: Sequence[str], power: Prospect) -> BaselineResult:
+    """What was measured before the rollout does not do: its own time is measured, as usual."""
+    head, options = opened.head, opened.plan.options
+    start = head.created
+    head.baseline = [start, max(start + options.baseline, clock.wall() + 2 * options.interval)]
+    told = f"the baseline begins anew, without what was measured before: {'; '.join(doubts)}"
+    head.note("", told)
+    opened.save()
+    return _answer(power, told, waits=True)
 
 
 def _ended(opened: Rollout, why: str) -> RefusedError:

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, Wait
 from edgetune.base.errors import RefusedError
 from edgetune.base.sanitize import shortened
-from edgetune.rollout.gates import floor
+from edgetune.net.traffic import Server
+from edgetune.rollout.gates import floor, twins
 from edgetune.rollout.hosts import drain
 from edgetune.rollout.hosts.door import BatchStep
 from edgetune.rollout.hosts.drain import DrainResult
@@ -42,46 +45,76 @@ def begin_drain(opened: Rollout, work: Batch) -> DrainResult:
 
     What each server was before is written down first, and only once: a second run never takes
     our own withdrawal for the previous state. Live tunings drain nothing. ``waiting`` counts hosts
-    that cannot be drained now, because of a freeze or a surge, because the PoP is paused, or
-    because a rollback finds no room above ``min_in_service``. Where a rollback finds room for some
-    of them, or can go on with hosts that are out of service, these go first, and ``check_health``
-    tells that the others are left.
+    that cannot be drained now, because of a freeze or a surge, because the PoP is paused, because a
+    twin has a batch under way, or because a rollback finds no room above ``min_in_service``. Where
+    a rollback finds room for some of them, or can go on with hosts that are out of service, these
+    go first, and ``check_health`` tells that the others are left.
     """
     names = work.at("planned", "draining")
     held = floor.held_up(opened, work)
     if held:
         return _waits(opened, work, held, len(names))
-    driver = opened.load_balancer
+    with twins.turn_of(opened, work) as turn:
+        if turn.why and work.batch_type != "restore":
+            return _waits(opened, work, floor.held_by_twins(opened, turn.why), len(names))
+        return (_begin if opened.drains and names else _begin_live)(opened, work, names, turn)
+
+
+def _begin_live(opened: Rollout, work: Batch, names: list[str], turn: twins.Turn) -> DrainResult:
+    """Hosts are changed while they serve; a rollback asks nothing of a load balancer."""
+    if names and work.batch_type != "restore":
+        known = drain.known_servers(opened, opened.load_balancer, names)
+        without_strangers(opened, work, known, names)
+    if not turn.lasts():
+        return _waits(opened, work, floor.held_by_twins(opened, turn.why), len(names))
     if not opened.drains:
-        # Hosts are changed while they serve; a rollback asks nothing of a load balancer.
-        if names and work.batch_type != "restore":
-            known = drain.known_servers(opened, driver, names)
-            without_strangers(opened, work, known, names)
         opened.move(work, names, "drained")
-    if not names or not opened.drains:
-        return _began(opened, work, "nothing to drain")
+    return _began(opened, work, "nothing to drain")
+
+
+def _begin(opened: Rollout, work: Batch, names: list[str], turn: twins.Turn) -> DrainResult:
     driver, names = drain.reachable(opened, work, names)
     names = without_lost(opened, work, driver, names)
     names = without_strangers(opened, work, drain.known_servers(opened, driver, names), names)
     names = floor.with_room(opened, driver, work, names) if work.batch_type == "restore" else names
     servers = drain.known_servers(opened, driver, names)
     serving = [name for name in names if name in needs_room(opened.pop, servers)]
-    surge = floor.held_by_surge(opened, serving)
-    if surge and floor.others_go_on(work, serving):
+    held = floor.held_by_surge(opened, serving)
+    held = held or _held_by_twins(opened, work, servers, serving, turn)
+    if work.batch_type != "restore":
+        held = held or floor.held_by_group(opened, servers, serving)
+    if held and floor.others_go_on(work, serving):
         names = [name for name in names if name not in serving]
-    elif surge:
-        return _waits(opened, work, surge, len(names))
+    elif held:
+        return _waits(opened, work, held, len(names))
     try:
         servers = floor.wait_for_room(opened, driver, names, work.batch_type != "restore")
     except RefusedError as error:
         if work.batch_type != "restore":
             raise
         return _waits(opened, work, floor.held_by_floor(opened, str(error)), len(names))
+    if not turn.lasts():
+        return _waits(opened, work, floor.held_by_twins(opened, turn.why), len(names))
     drain.withdraw(opened, work, driver, names, servers)
     too_few = floor.give_room_back(opened, driver, work, serving)
     if too_few:
         return _waits(opened, work, floor.held_by_floor(opened, too_few), len(serving))
     return _began(opened, work, f"draining {', '.join(names)}" if names else "nothing to drain")
+
+
+def _held_by_twins(
+    opened: Rollout,
+    work: Batch,
+    servers: Mapping[str, Server],
+    serving: Sequence[str],
+    turn: twins.Turn,
+) -> floor.Held | None:
+    """Why hosts that serve stay in traffic: PoPs that back theirs up need them."""
+    if not serving or not opened.pop.backs_up:
+        return None
+    goes_back = work.batch_type == "restore"
+    why = turn.why or twins.below_common_floor(opened, servers, serving, goes_back)
+    return floor.held_by_twins(opened, why) if why else None
 
 
 def _waits(opened: Rollout, work: Batch, held: floor.Held, waiting: int) -> DrainResult:

@@ -11,7 +11,8 @@ from edgetune.rollout.store.heartbeat import Heartbeat
 
 
 def sample_running(context: Context) -> SampleResult:
-    """Take one sample of every host of every PoP with a rollout under way, and say so by PoP."""
+    """Take one sample of every host of every PoP with a rollout under way, or soon to begin in a
+    campaign, and say so by PoP."""
     began, pops = clock.wall(), sampling.pops_under_way(context)
     found = sampling.sample_pops(context, pops)
     for pop in pops:

@@ -6,9 +6,10 @@ from __future__ import annotations
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, FORWARD, Head
 from edgetune.base.documents.words import Decision
-from edgetune.base.durations import duration
+from edgetune.base.durations import duration, roughly
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.rollout.context import Context
+from edgetune.rollout.evidence.sampling import measured_since
 from edgetune.rollout.evidence.soak import usual_load
 from edgetune.rollout.gates.pause import lift_bound, waits_for_a_person
 from edgetune.rollout.hosts.quarantine import in_service_still, look_at_quarantined
@@ -73,7 +74,7 @@ def set_rollout_state(
 def _begin_state(opened: Rollout, before: str) -> None:
     head, options, now = opened.head, opened.plan.options, clock.wall()
     if head.state == "baseline":
-        start = head.baseline[0] if head.baseline else now
+        start = head.baseline[0] if head.baseline else _start(opened, now)
         head.baseline = [start, max(start + options.baseline, now + 2 * options.interval)]
     if head.state == "changing":
         # The clock may have been set back since the baseline began.
@@ -82,6 +83,18 @@ def _begin_state(opened: Rollout, before: str) -> None:
     if head.state == "soaking" and before != "soaking":
         head.soak = [now + options.warmup, now + options.soak]
         head.first_look = head.looks
+
+
+def _start(opened: Record, now: float) -> float:
+    """When its baseline begins; before the rollout where that was measured already."""
+    options = opened.plan.options
+    if not options.past_baseline:
+        return now
+    start = measured_since(opened, options.baseline)
+    if start < now - 2 * options.interval:
+        opened.head.note("", f"{roughly(now - start)} of the baseline were measured before")
+        return start
+    return now
 
 
 def _told(opened: Record) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +17,7 @@ import pytest
 
 from edgetune.base.documents.head import Head, Quarantine, head_key
 from edgetune.base.documents.look import Look, Spent
+from edgetune.base.documents.steps import StepsTaken, StepTaken, steps_key
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import FencedError, InputError, RefusedError
 from edgetune.fleet.campaign import advance
@@ -38,6 +40,7 @@ from edgetune.report.effects import share
 from edgetune.report.steps.campaign_status import campaign_status
 from edgetune.report.steps.report_campaign import report_campaign
 from edgetune.report.steps.rollout_status import rollout_status
+from edgetune.rollout.evidence.sampling import pops_under_way
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates import approval
 from edgetune.rollout.ownership.lease import Rollout, as_owner
@@ -224,7 +227,7 @@ def test_a_dry_run_touches_nothing_and_says_who_is_refused(tmp_path: Path) -> No
     assert [ring["pops"] for ring in shown["rings"]] == [["ams1"], ["ams2", "fra1"], ["lax1"]]
     assert "fra1 is held by rollout fra1-" in shown["rings"][1]["refused"]["fra1"]
     assert shown["message"] == "a dry run: 4 PoPs in 3 rings, 1 refused now"
-    assert "fra1  refused now: fra1 is held by rollout" in text_of(shown["text"])
+    assert re.search(r"fra1  .*\)  refused now: fra1 is held by rollout", text_of(shown["text"]))
     assert world.hosts.changing() == []
 
 
@@ -659,3 +662,86 @@ def test_who_is_skipped_when_all_is_promoted_was_compared(tmp_path: Path) -> Non
     strata = Soak(opened).for_ring().strata
     split = next(iter(strata.values()))
     assert (len(split.test), len(split.control)) == (3, 4)
+
+
+def test_pops_are_sampled_before_they_begin(tmp_path: Path, clock: VirtualClock) -> None:
+    world = CampaignWorld(tmp_path / "x")
+    document = campaign_document(gates={"max_concurrent": 2})
+    document["rollout"]["baseline"] = 3600
+    world.write(document)
+    world.begin_campaign()
+    assert pops_under_way(world.context) == []
+    assert world.advance() == ["ams1"]
+    assert pops_under_way(world.context) == ["ams1"]
+    world.bring("ams1", "soaking")
+    clock.wait(3600 - 300)
+    world.advance()
+    # Both begin within the hour of a baseline; lax1 is of a later ring.
+    assert sorted(pops_under_way(world.context)) == ["ams1", "ams2", "fra1"]
+    # A campaign that does not go on has nothing sampled: at once, or once its time is over.
+    (key,) = world.context.store.list("edgetune.ahead.")
+    hold_campaign(world.context, world.id, requested_by="ben")
+    clock.wait(3601)
+    assert pops_under_way(world.context) == ["ams1"]
+    world.context.store.put(key, "no JSON")
+    assert pops_under_way(world.context) == ["ams1"]
+
+
+def test_nothing_is_sampled_ahead_where_the_past_does_not_count(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    world = CampaignWorld(tmp_path / "x")
+    document = campaign_document()
+    document["rollout"]["past_baseline"] = False
+    world.write(document)
+    world.begin_campaign()
+    world.advance()
+    world.bring("ams1", "soaking")
+    clock.wait(3600 - 300)
+    world.advance()
+    assert pops_under_way(world.context) == ["ams1"]
+
+
+def test_the_status_shows_the_present_end(tmp_path: Path, clock: VirtualClock) -> None:
+    world = begun(tmp_path / "x")
+    world.advance()
+    (before,) = campaign_status(world.context)["campaigns"]
+    clock.wait(7200)
+    # Its baseline was not begun meanwhile: all of it comes later.
+    (after,) = campaign_status(world.context)["campaigns"]
+    assert after["schedule"]["ends"][0] - before["schedule"]["ends"][0] >= 7000
+    assert [own["pop"] for own in after["schedule"]["pops"]] == ["ams1", "ams2", "fra1", "lax1"]
+    text = campaign_status(world.context)["text"]
+    assert "  ends in " in text and re.search(r"lax1  not begun  20..-..-.. ..:..Z to", text)
+    hold_campaign(world.context, world.id, requested_by="ben")
+    (held,) = campaign_status(world.context)["campaigns"]
+    assert held["schedule"] == {}
+
+
+def test_a_schedule_knows_how_long_batches_took(tmp_path: Path, clock: VirtualClock) -> None:
+    world = begun(tmp_path / "x")
+    world.advance()
+    rollout = world.record.pops["ams1"].rollout
+    taken = {"drain_hosts": (2, 30.0), "check_rebooted": (2, 170.0), "check_health": (2, 0.0)}
+    steps = {name: StepTaken(count, seconds) for name, (count, seconds) in taken.items()}
+    before = run_campaign(world.context, "queue")["schedule"]
+    world.context.store.put(steps_key(rollout), StepsTaken(rollout, steps=steps).document())
+    after = run_campaign(world.context, "queue")["schedule"]
+    # A batch is 100 s and no longer a reckoned 330 s, at most.
+    assert after["ends"][1] < before["ends"][1]
+    lax1 = next(own for own in after["pops"] if own["pop"] == "lax1")
+    # Until then it has been sampled for longer than a baseline: two more samples do.
+    assert lax1["soaked"][0] - lax1["begins"][0] == 20 + 4 * 100 + 7200
+
+
+def test_the_schedule_counts_what_is_under_way_alone(tmp_path: Path, clock: VirtualClock) -> None:
+    world = begun(tmp_path / "x", together=True, gates={"max_concurrent": 5})
+    assert len(world.advance()) == 5
+    for pop, state in {"ams1": "soaking", "ams2": "complete", "fra1": "soaking"}.items():
+        world.bring(pop, state)
+    (row,) = campaign_status(world.context)["campaigns"]
+    left = {own["pop"]: own for own in row["schedule"]["pops"]}
+    assert left.keys() == {"ams1", "fra1", "lax1", "sin1"}
+    now = row["schedule"]["start"]
+    assert left["ams1"]["soaked"][0] - now == 3600
+    assert left["lax1"]["soaked"][0] - now > 600 + 3600

@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When which PoP of a campaign has its turn: a list by priority that looks ahead, the bound before
+which no schedule can end, and what each constraint costs. Pure; nothing is asked or touched.
+
+Rings follow one another. In a ring a PoP takes a place of ``max_concurrent`` until its soak ends,
+or its promotion where each PoP has its own verdict. Baselines and soaks go on in a freeze, and no
+batch begins in one. Batches of twins take turns.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from heapq import heapify, heappop, heappush
+from typing import Callable
+
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.schedule import (
+    Closed,
+    Cost,
+    PopWork,
+    Range,
+    RingWork,
+    Schedule,
+    Turn,
+)
+from edgetune.base.durations import DAY
+from edgetune.base.freezes import closed_spans, open_from
+
+TICK = 600.0
+"""Seconds between two steps of the rule advance_campaigns: whatever follows waits so long at most.
+"""
+_HORIZON = 20 * 365 * DAY
+_AT_ONCE = 60 * DAY
+_AHEAD = 8
+"""PoPs of the list that are compared before one begins."""
+_MANY = 100
+"""PoPs of a ring for which one list is made, and no other is tried."""
+_FEW, _POINTS = 10, 100
+"""Points of time in the work of the smallest PoP, for the bound: the least and the most."""
+_TRIES = 150_000
+"""How many times it is worked out when a PoP ends, if that is enough for a few points."""
+_KINDS = 32
+"""How many kinds of PoPs it tells apart."""
+LOOK = 300.0
+"""Seconds between two looks of the rule advance_soaking, which sees that a soak is over."""
+_LEAST_COST = 60.0
+
+
+def make_schedule(rings: Sequence[RingWork], start: float, compared: bool = True) -> Schedule:
+    """The schedule of what is left of a campaign that goes on at ``start``; ``compared`` with those
+    without one of its constraints, of which there is no cost otherwise."""
+    calendars = _Calendars(start)
+    likely, cautious = _best(rings, start, calendars)
+    end = cautious.end
+    without = [f"{n}: {why}" for ring in rings for n, why in ring.unknown.items()]
+    late = [ring.name for ring in rings if ring.approval]
+    without += [f"the time that an approval of {', '.join(late)} takes"] if late else []
+    turns = [
+        Turn(
+            each.pop,
+            each.ring,
+            _range(own.begins, each.begins),
+            _range(own.soaked, each.soaked),
+            _range(own.ends, each.ends),
+            each.why,
+        )
+        for each in sorted(cautious.turns.values(), key=lambda own: own.begins)
+        for own in [likely.turns[each.pop]]
+    ]
+    every = {
+        name: _best(relaxed, start, calendars)[1].end
+        for name, relaxed in _relaxed(rings).items()
+        if compared
+    }
+    costs = [Cost(name, end - sooner) for name, sooner in every.items() if sooner < end]
+    auto = _best(_all_at_once(rings), start, calendars)[1].end if compared else end
+    return Schedule(
+        start,
+        (likely.end, end),
+        _bound(rings, start, calendars),
+        turns,
+        sorted((own for own in costs if own.seconds >= _LEAST_COST), key=lambda c: -c.seconds),
+        min(end, auto),
+        without,
+    )
+
+
+def _range(one: float, other: float) -> Range:
+    """A PoP may have an earlier turn although all takes longer: others wait for their twins."""
+    return one, max(one, other)
+
+
+def order_of(ring: RingWork, start: float, room: float = math.inf) -> list[str]:
+    """The PoPs of a ring that have not begun, in the order in which they are to begin; of a large
+    ring no more than there is ``room`` for."""
+    calendars = _Calendars(start)
+    if _is_large([ring]):
+        run = _Run([], start, calendars, _RULES[-1], cautious=True)
+        run.soak(ring, calendars.of(ring.closed), start, room)
+    else:
+        run = _cautious([ring], start, calendars)
+    ahead = {own.name for own in ring.pops if not (own.begun or own.waits)}
+    turns = sorted(run.turns.values(), key=lambda own: own.begins)
+    return [own.pop for own in turns if own.pop in ahead]
+
+
+def begins_at(rings: Sequence[RingWork], start: float) -> dict[str, float]:
+    """When each PoP begins at the soonest; what has begun did so at ``start``."""
+    likely, _ = _best(rings, start, _Calendars(start))
+    return {name: turn.begins for name, turn in likely.turns.items()}
+
+
+class _Calendar:
+    """When nothing begins; far ahead it is worked out as it is asked for."""
+
+    def __init__(self, closed: Closed, start: float) -> None:
+        self._closed, self._start, self._known = closed, start, start
+        self._is_endless = bool(closed) and open_from(closed, start) is None
+        self._starts: list[float] = []
+        self._ends: list[float] = []
+
+    def open(self, moment: float) -> float:
+        """The first moment from then on at which something may begin; infinite without one."""
+        if not self._closed or moment == math.inf:
+            return moment
+        if self._is_endless or moment - self._start > _HORIZON:
+            return math.inf
+        self._learn(moment)
+        number = bisect_right(self._starts, moment) - 1
+        return moment if number < 0 else max(moment, self._ends[number])
+
+    def closes(self, moment: float) -> float:
+        """When that ends again, for a moment that is open; no later than is known."""
+        if not self._closed:
+            return math.inf
+        number = bisect_right(self._starts, moment)
+        return self._starts[number] if number < len(self._starts) else self._known
+
+    def through(self, moment: float, count: int, each: float) -> float:
+        """When so many batches end, one after the other."""
+        while count:
+            moment = self.open(moment)
+            if moment == math.inf:
+                break
+            room = self.closes(moment) - moment
+            fits = count if each * count <= room else max(1, min(count, math.ceil(room / each)))
+            moment, count = moment + fits * each, count - fits
+        return moment
+
+    def _learn(self, until: float) -> None:
+        """Freezes of the time until then, and of a while after it, each to its end."""
+        if until + _AT_ONCE > self._known:
+            self._known = until + 3 * _AT_ONCE
+            spans = closed_spans(self._closed, self._start - _AT_ONCE, self._known + _AT_ONCE)
+            self._starts = [start for start, _ in spans if start < self._known]
+            self._ends = [end for _, end in spans]
+
+
+class _Calendars:
+    """One for each set of freezes, whichever ring has it."""
+
+    def __init__(self, start: float) -> None:
+        self._start = start
+        self._made: dict[Closed, _Calendar] = {}
+
+    def of(self, closed: Closed) -> _Calendar:
+        if closed not in self._made:
+            self._made[closed] = _Calendar(closed, self._start)
+        return self._made[closed]
+
+
+@dataclass
+class _Turn:
+    """One moment of each kind, as a ``Turn`` has ranges of."""
+
+    pop: str
+    ring: str
+    begins: float
+    soaked: float
+    ends: float
+    why: str
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """How a list is made: the ``longest`` first, or in the order of the ring, or in this ``order``;
+    and how many PoPs of it are compared, of which the one that waits the least begins."""
+
+    longest: bool
+    ahead: int
+    order: Mapping[str, int] = field(default_factory=dict)
+
+
+_RULES = [_Rule(longest, ahead) for longest in (False, True) for ahead in (1, _AHEAD)]
+
+
+def _best(rings: Sequence[RingWork], start: float, calendars: _Calendars) -> tuple[_Run, _Run]:
+    """The likely run and the cautious one, by the list whose cautious run ends first."""
+    cautious = _cautious(rings, start, calendars)
+    turns = sorted(cautious.turns.values(), key=lambda turn: turn.begins)
+    order = {turn.pop: number for number, turn in enumerate(turns)}
+    likely = _Run(rings, start, calendars, _Rule(False, 1, order), cautious=False)
+    # What waits for the steps of rules may meet freezes and twins at a better time.
+    return (likely if likely.end <= cautious.end else cautious), cautious
+
+
+def _cautious(rings: Sequence[RingWork], start: float, calendars: _Calendars) -> _Run:
+    """The cautious run whose list ends first. Where there are many PoPs, that of the longest first
+    which looks ahead: to try all takes long, and gains little."""
+    alike = all(len({_shape(pop) for pop in ring.pops}) <= 1 for ring in rings)
+    rules = _RULES[:1] if alike else _RULES[-1:] if _is_large(rings) else _RULES
+    runs = [_Run(rings, start, calendars, rule, cautious=True) for rule in rules]
+    return min(runs, key=lambda run: run.end)
+
+
+def _is_large(rings: Sequence[RingWork]) -> bool:
+    return max((len(ring.pops) for ring in rings), default=0) > _MANY
+
+
+def _shape(pop: PopWork) -> PopWork:
+    return replace(pop, name="", why="")
+
+
+class _Run:
+    """A schedule by one rule. A ``cautious`` one takes the most of each range, and lets whatever
+    follows wait for the next step of the rules."""
+
+    def __init__(
+        self,
+        rings: Sequence[RingWork],
+        start: float,
+        calendars: _Calendars,
+        rule: _Rule,
+        cautious: bool,
+    ) -> None:
+        self.rule, self.turns = rule, dict[str, _Turn]()
+        self._most, self._tick, self._look = int(cautious), TICK * cautious, LOOK * cautious
+        # When hosts of a PoP may be out: its twins leave these times to it.
+        self._out: dict[str, list[tuple[float, float]]] = {}
+        self.end = start
+        for ring in rings:
+            self.end = self._through(ring, calendars.of(ring.closed), self.end)
+
+    def _through(self, ring: RingWork, calendar: _Calendar, start: float) -> float:
+        """When a ring that may begin at ``start`` is closed."""
+        self.soak(ring, calendar, start)
+        own = [self.turns[pop.name] for pop in ring.pops]
+        if ring.pooled and own:
+            self._promote(ring, calendar, max(turn.soaked for turn in own) + self._tick)
+        return max([start, *(turn.ends for turn in own)]) + (self._tick if own else 0.0)
+
+    def soak(
+        self, ring: RingWork, calendar: _Calendar, start: float, room: float = math.inf
+    ) -> None:
+        """Give the PoPs of a ring their turns, or so many of those that have not begun."""
+        under_way = [pop for pop in ring.pops if pop.begun or pop.waits]
+        busy = [self._place(ring, calendar, pop, start, keep=True) for pop in under_way]
+        held = [until for until, pop in zip(busy, under_way) if not pop.waits]
+        heapify(held)
+        ahead = [pop for pop in ring.pops if not (pop.begun or pop.waits)]
+        if self.rule.longest:
+            ahead.sort(key=self._work, reverse=True)
+        ahead.sort(key=lambda pop: self.rule.order.get(pop.name, 0))
+        free, last = start, max(0.0, len(ahead) - room)
+        while len(ahead) > last:
+            while ring.at_once and len(held) >= ring.at_once:
+                free = max(free, heappop(held))
+            begins = calendar.open(free + self._tick)
+            pop = ahead.pop(self._next(ring, calendar, ahead, begins))
+            heappush(held, self._place(ring, calendar, pop, begins, keep=True))
+
+    def _next(
+        self, ring: RingWork, calendar: _Calendar, ahead: Sequence[PopWork], begins: float
+    ) -> int:
+        """Which PoP among the first ones has its place for the least time in vain."""
+        first = range(min(len(ahead), self.rule.ahead if ring.at_once else 1))
+        if len(first) == 1 or begins == math.inf:
+            return 0
+
+        def idle(number: int) -> float:
+            until = self._place(ring, calendar, ahead[number], begins, keep=False)
+            return until - begins - self._work(ahead[number])
+
+        return min(first, key=idle)
+
+    def _work(self, pop: PopWork) -> float:
+        return pop.baseline[self._most] + pop.changes * pop.batch[self._most] + pop.soak
+
+    def _place(
+        self, ring: RingWork, calendar: _Calendar, pop: PopWork, begins: float, keep: bool
+    ) -> float:
+        """Until when a PoP that begins then takes its place."""
+        watched = begins + pop.baseline[1] if self._most else pop.watched(begins)
+        changed = self._batches(calendar, pop, watched, pop.changes, keep)
+        soaked = changed + pop.soak + self._look
+        ends = soaked
+        if not ring.pooled:
+            ends = self._batches(calendar, pop, soaked + self._tick, pop.promotes, keep)
+        if keep:
+            self.turns[pop.name] = _Turn(pop.name, ring.name, begins, soaked, ends, pop.why)
+        return ends
+
+    def _promote(self, ring: RingWork, calendar: _Calendar, verdict: float) -> None:
+        """The ring has its verdict, and its PoPs are promoted in their order, ``at_once`` at a
+        time."""
+        held: list[float] = []
+        free = verdict
+        for pop in ring.pops:
+            if ring.at_once and len(held) >= ring.at_once:
+                free = max(free, heappop(held) + self._tick)
+            ends = self._batches(calendar, pop, free + self._tick, pop.promotes, keep=True)
+            heappush(held, ends)
+            self.turns[pop.name].ends = ends
+
+    def _batches(
+        self, calendar: _Calendar, pop: PopWork, start: float, count: int, keep: bool
+    ) -> float:
+        """When so many batches of a PoP have ended; its twins have their own before or after."""
+        if not count:
+            return start
+        taken = sorted(span for twin in pop.twins for span in self._out.get(twin, ()))
+        while True:
+            begins = calendar.open(start)
+            ends = calendar.through(begins, count, pop.batch[self._most])
+            clash = [stop for other, stop in taken if other < ends and stop > begins]
+            if not clash or begins == math.inf:
+                break
+            start = clash[0]
+        if keep and pop.twins:
+            self._out.setdefault(pop.name, []).append((begins, ends))
+        return ends
+
+
+def _relaxed(rings: Sequence[RingWork]) -> dict[str, list[RingWork]]:
+    """The rings without one of their constraints, by its name."""
+    found: dict[str, list[RingWork]] = {}
+    limits = sorted({ring.at_once for ring in rings if 0 < ring.at_once < len(ring.pops)})
+    if limits:
+        named = " and ".join(str(limit) for limit in limits)
+        found[f"max_concurrent {named}"] = _all_at_once(rings)
+    for name in dict.fromkeys(each.name for ring in rings for each in ring.closed):
+        found[f"the freeze {name}"] = [
+            replace(ring, closed=tuple(each for each in ring.closed if each.name != name))
+            for ring in rings
+        ]
+    pops = [pop for ring in rings for pop in ring.pops]
+    if any(pop.baseline[1] for pop in pops):
+        found["baselines"] = _with_each(rings, lambda pop: replace(pop, baseline=(0.0, 0.0)))
+    if any(pop.twins for pop in pops):
+        found["twins, which take turns"] = _with_each(rings, lambda pop: replace(pop, twins=()))
+    return found
+
+
+def _with_each(rings: Sequence[RingWork], made: Callable[[PopWork], PopWork]) -> list[RingWork]:
+    return [replace(ring, pops=tuple(map(made, ring.pops))) for ring in rings]
+
+
+def _all_at_once(rings: Sequence[RingWork]) -> list[RingWork]:
+    return [replace(ring, at_once=0) for ring in rings]
+
+
+def _bound(rings: Sequence[RingWork], start: float, calendars: _Calendars) -> float:
+    """The moment before which no schedule can end, if all takes the least that it may.
+
+    A ring cannot end before the PoP that takes longest alone, nor before its places have done the
+    work of all PoPs, which is bounded by the most that one place can have done until then.
+    """
+    for ring in rings:
+        calendar = calendars.of(ring.closed)
+        soaking = [pop for pop in ring.pops if not pop.waits]
+        start = _phase_bound(calendar, soaking, ring, start, promotes=not ring.pooled)
+        if ring.pooled:
+            promoted = [
+                PopWork(pop.name, (0.0, 0.0), pop.promotes, 0.0, 0, pop.batch, begun=True)
+                for pop in ring.pops
+            ]
+            start = _phase_bound(calendar, promoted, ring, start, promotes=False)
+    return start
+
+
+def _phase_bound(
+    calendar: _Calendar, pops: Sequence[PopWork], ring: RingWork, start: float, promotes: bool
+) -> float:
+    """The bound of what goes on in the places of a ring at a time."""
+
+    def ends(pop: PopWork, moment: float) -> float:
+        begins = moment if pop.begun else calendar.open(moment)
+        changed = calendar.through(pop.watched(begins), pop.changes, pop.batch[0])
+        return calendar.through(changed + pop.soak, pop.promotes * promotes, pop.batch[0])
+
+    def work(pop: PopWork) -> float:
+        batches = pop.changes + pop.promotes * promotes
+        return pop.baseline[0] + pop.soak + batches * pop.batch[0]
+
+    longest = max([start, *(ends(pop, start) for pop in pops)])
+    places = ring.at_once
+    if not places or places >= len(pops) or longest == math.inf:
+        return longest
+    kinds = _kinds(pops, work)
+    share = sum(map(work, pops)) / places
+    return max(longest, _volume_bound(kinds, ends, share, start)) if share else longest
+
+
+def _kinds(
+    pops: Sequence[PopWork], work: Callable[[PopWork], float]
+) -> list[tuple[float, PopWork]]:
+    """PoPs that are nearly alike as one: the most work of them, and what ends the soonest."""
+    alike: dict[tuple[bool, int, int], list[PopWork]] = {}
+    for pop in pops:
+        alike.setdefault((pop.begun, pop.changes, pop.promotes), []).append(pop)
+    parts = max(1, _KINDS // len(alike))
+    return [
+        _kind(part, work)
+        for own in alike.values()
+        for part in _cut(sorted(own, key=work), math.ceil(len(own) / parts))
+    ]
+
+
+def _cut(pops: Sequence[PopWork], size: int) -> list[Sequence[PopWork]]:
+    return [pops[at : at + size] for at in range(0, len(pops), size)]
+
+
+def _kind(part: Sequence[PopWork], work: Callable[[PopWork], float]) -> tuple[float, PopWork]:
+    soonest = replace(
+        part[0],
+        baseline=tuple(min(pop.baseline[at] for pop in part) for at in (0, -1)),
+        soak=min(pop.soak for pop in part),
+        batch=(min(pop.batch[0] for pop in part),),
+        measured=min(pop.measured for pop in part),
+    )
+    return max(map(work, part)), soonest
+
+
+def _volume_bound(
+    kinds: Sequence[tuple[float, PopWork]],
+    ends: Callable[[PopWork, float], float],
+    share: float,
+    start: float,
+) -> float:
+    """When a place can have done its ``share`` of the work, if it does each kind as often as helps.
+
+    The most that it can have done is worked out over points of time. Between two of them the most
+    work counts from the earliest end: so the bound is never too late.
+    """
+    least = min(share, *(work for work, _ in kinds))
+    points = max(_FEW, min(_POINTS, _TRIES * least / share / len(kinds)))
+    step = max(1.0, least / points)
+    # By point, the most that is done until the next one, and the earliest end of anything there.
+    done: dict[int, tuple[float, float]] = {}
+    most, point, moment = 0.0, 0, start
+    while most < share - 1e-6:
+        for work, kind in kinds:
+            after = ends(kind, moment)
+            if after == math.inf:
+                return math.inf
+            number = max(point + 1, int((after - start) / step))
+            before = done.get(number, (0.0, math.inf))
+            done[number] = (max(before[0], most + work), min(before[1], after))
+        point += 1
+        moment = start + point * step
+        more, soonest = done.pop(point, (0.0, 0.0))
+        if more > most:
+            most, moment = more, max(moment, soonest)
+    return moment

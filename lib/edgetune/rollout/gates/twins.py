@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PoPs that take each other's traffic: a batch of one begins only while none of the others has a
+batch under way, and while enough hosts serve over both.
+
+It is the same for batches of campaigns, of single rollouts and of rollbacks. A batch that takes no
+host out of traffic waits in the same way, but for one that goes back.
+
+edgetune:claim:twins/ONE+OTHER    which of both begins a batch at this moment
+
+Whoever holds it looks at the records of the other, and writes down that its own batch has begun.
+So of two that begin at the same moment the second sees the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.head import CHANGES_HOSTS, Head
+from edgetune.base.errors import DrainError, EdgetuneError, FencedError, InputError
+from edgetune.base.names import listed
+from edgetune.net.traffic import Server
+from edgetune.rollout.hosts.in_service import hosts_in_service
+from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.heads import keeping_their_pop, read_living_heads
+from edgetune.rollout.record.rollout import Record, under_way
+from edgetune.rollout.store.claims import Claim
+
+_LONGEST = 60.0
+
+
+class Turn:
+    """The right to begin a batch while twins do not; ``why`` says why there is none now."""
+
+    def __init__(self, opened: Rollout) -> None:
+        pop = opened.pop
+        self.why = ""
+        self._both = (
+            f"{pop.name} and {listed(pop.backs_up)} back each other up, and a batch begins there "
+            "at this moment"
+        )
+        self._claims, self._rollout = opened.context.claims, opened.head.id
+        self._held: dict[str, Claim] = {}
+
+    def take(self, key: str) -> None:
+        """Take it; ``why`` says so where a twin has it."""
+        try:
+            self._held[key] = self._claims.take(key, self._rollout, _LONGEST)
+        except FencedError:
+            self.why = self._both
+
+    def lasts(self) -> bool:
+        """Whether it is ours still, right before the batch is written down as begun."""
+        try:
+            for key, claim in self._held.items():
+                self._claims.renew(key, claim, _LONGEST)
+        except FencedError:
+            self.why = self._both
+            return False
+        return True
+
+    def end(self) -> None:
+        """The record tells now."""
+        for key, claim in self._held.items():
+            self._claims.release(key, claim)
+
+
+@contextmanager
+def turn_of(opened: Rollout, work: Batch) -> Iterator[Turn]:
+    """Within it no twin begins a batch, unless ``why`` says that this one may not begin.
+
+    What has begun already goes on: its twins wait for it.
+    """
+    pop, goes_back, turn = opened.pop, work.batch_type == "restore", Turn(opened)
+    has_begun = any(under_way([work]))
+    twins = () if has_begun or (goes_back and not opened.drains) else pop.backs_up
+    try:
+        for twin in twins:
+            turn.take(f"twins/{'+'.join(sorted((pop.name, twin)))}")
+        told = [_at_work(opened, twin, goes_back) for twin in twins]
+        # Whose it is says more than that it is somebody's.
+        turn.why = "; ".join(filter(None, told)) or turn.why
+        yield turn
+    finally:
+        turn.end()
+
+
+def _at_work(opened: Rollout, twin: str, goes_back: bool) -> str:
+    """Whose batch is under way on a twin, or that nobody can tell; a rollback is not held up by
+    what cannot be read."""
+    about = f"{twin}, which {opened.pop.name} backs up,"
+    heads, unreadable = read_living_heads(opened.context, twin)
+    lost = [] if goes_back else keeping_their_pop(opened.context, unreadable)
+    told = [f"{about} has a rollout whose record cannot be read: {own.id}" for own in lost]
+    for head in heads:
+        if head.state not in CHANGES_HOSTS:
+            continue
+        try:
+            other = Record(opened.context, head)
+            # A way back has taken over what the way forward left.
+            numbers = other.numbers(head.state)
+            batches = [own for own in other.begun_batches if own.number in numbers]
+            hosts = [name for name, _ in under_way(batches)]
+            if hosts:
+                told.append(f"{about} has a batch under way ({listed(hosts)}): {_whose(head)}")
+        except EdgetuneError as error:
+            told += [] if goes_back else [f"{about} may have a batch under way: {error}"]
+    return "; ".join(told)
+
+
+def _whose(head: Head) -> str:
+    by = dict.fromkeys([head.by or "unknown", head.last_by])
+    return f"rollout {head.id} ({head.tuning}, by {', now by '.join(by)}) is {head.state}"
+
+
+def below_common_floor(
+    opened: Rollout, servers: Mapping[str, Server], names: Sequence[str], goes_back: bool
+) -> str:
+    """Why twins could not do without these hosts, in words; nothing where they could.
+
+    Together they have as many hosts in service as both must have. A load balancer of a twin that
+    does not answer holds up a change, and no rollback.
+    """
+    own = opened.pop
+    left = len(hosts_in_service(own, servers) - {*names})
+    for name in own.backs_up:
+        try:
+            twin = opened.context.known_inventory.pop(name)
+            there = len(hosts_in_service(twin, opened.context.load_balancer(twin).servers()))
+        except (DrainError, InputError) as error:
+            if goes_back:
+                continue
+            about = f"how many hosts of {name} serve, which {own.name} backs up"
+            return f"{about}, is not known: {error}"
+        must = own.must_serve + twin.must_serve
+        if left + there < must:
+            return (
+                f"{own.name} and {name} back each other up: without {listed(names)} "
+                f"{left + there} hosts of both would serve, {must} must"
+            )
+    return ""
