@@ -64,7 +64,7 @@ class CannedHosts:
     ) -> Iterator[list[Any]]:
         from edgetune.net.result import HostResult
 
-        counters = {name: 1_000_000 for name in _COUNTERS}
+        counters = dict.fromkeys(_COUNTERS, 1000000)
         told = {"boot_id": "b", "uptime": time.monotonic(), "counters": counters}
         told.update(gauges={"drifted": 0}, drift=[], health="", log="")
         for start in range(0, len(hosts), _TOGETHER):
@@ -144,7 +144,7 @@ def fill(context: Any, pops: Sequence[str], living: Sequence[str], ended: int) -
         for number, pop in enumerate(living):
             database.executemany(write, _living_rows(context, pop, number))
     database.close()
-    ids = []
+    ids: list[str] = []
     for pop in living:
         (key,) = context.store.list(f"edgetune.rollout.{pop}-")
         ids.append(key[len("edgetune.rollout.") :])
@@ -180,13 +180,22 @@ def _past_rows(pop: str, turns: Sequence[int]) -> Iterator[tuple[str, str]]:
     """Heads as the sweep leaves them, and what it writes of their PoP."""
     from edgetune.base.documents.head import archive_key
     from edgetune.base.documents.past import past_key
-    from edgetune.rollout.record import archive
 
     heads = [_head(pop, turn, "complete" if turn % 5 else "rolled_back") for turn in turns]
     for head in heads:
         yield archive_key(head.id), head.document()
     if heads:
-        yield past_key(pop), archive._with(None, heads).document()
+        yield past_key(pop), _past_of(pop, heads).document()
+
+
+def _past_of(pop: str, heads: Sequence[Any]) -> Any:
+    from edgetune.base.documents.past import Past
+    from edgetune.rollout.record import archive
+
+    past = Past(max(head.epoch for head in heads), max(head.id for head in heads), True)
+    if hasattr(archive, "past_with"):
+        return archive.past_with(replace(past, tallies={}), heads, {})
+    return past
 
 
 def _living_rows(context: Any, pop: str, number: int) -> Iterator[tuple[str, str]]:
@@ -208,7 +217,7 @@ def _living_rows(context: Any, pop: str, number: int) -> Iterator[tuple[str, str
     rendered = {host.name: render(tuning, {}) for host in here.hosts}
     rows = [SettingRow(s.id, "change", "8", "8", str(s.value), "") for s in [*rendered.values()][0]]
     proofs = {host.name: Proof(host.address, "interface", "") for host in here.hosts}
-    seen, wanted = {name: rows for name in rendered}, Options(seed=7).checked()
+    seen, wanted = dict.fromkeys(rendered, rows), Options(seed=7).checked()
     plan = make_plan(here, tuning, rendered, seen, wanted, proofs, {})
     yield f"edgetune.plan.{plan.digest}", json.dumps(plan.document())
     now, soaks = time.time(), number % 2 == 1

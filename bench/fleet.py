@@ -59,9 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return carry_out("fleet", chosen, lambda: run(points, rounds, chosen.before), show)
 
 
-def run(
-    points: Sequence[tuple[bool, int, int]], rounds: int, before: str | None
-) -> dict[str, Any]:
+def run(points: Sequence[tuple[bool, int, int]], rounds: int, before: str | None) -> dict[str, Any]:
     """For each library, point and step: requests, CPU ms and MB; BenchError where one fails.
 
     A point says whether a rollout is under way on each PoP, and has the numbers of ``CURVES``.
