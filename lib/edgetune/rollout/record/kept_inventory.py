@@ -13,7 +13,6 @@ from dataclasses import fields, replace
 
 from edgetune.base import clock
 from edgetune.base.documents import inventory
-from edgetune.base.documents.reading import digest_of
 from edgetune.base.errors import DamagedError, InputError, RefusedError
 from edgetune.base.names import hosts_text, listed
 from edgetune.base.sanitize import command
@@ -140,7 +139,7 @@ def _keep(
     all_may_go = context.config.inventory_shrink == 1
     for name in {*accepted, *(set(pops) - set(found.pop_names()) if all_may_go else ())}:
         pops.pop(name, None)
-    told = {name: digest_of(found.entry(name)) for name in found.pop_names()}
+    told = {name: inventory.digest_of_entry(found.entry(name)) for name in found.pop_names()}
     for name, digest in told.items():
         if pops.get(name) == digest:
             continue

@@ -9,8 +9,14 @@ from functools import cached_property
 from typing import Callable, ClassVar
 
 from edgetune.base import clock
-from edgetune.base.documents.inventory import KEY, KeptInventory, pop_key, read_entry, read_kept
-from edgetune.base.documents.reading import digest_of
+from edgetune.base.documents.inventory import (
+    KEY,
+    KeptInventory,
+    digest_of_entry,
+    pop_key,
+    read_entry,
+    read_kept,
+)
 from edgetune.base.durations import roughly
 from edgetune.base.errors import DamagedError, InputError, StoreError
 from edgetune.base.fields import near_or_all
@@ -91,7 +97,7 @@ class SplitInventory(Inventory):
         with suppress(InputError, DamagedError, StoreError):
             entry = self._stored.entry(name)
             # A node with another file may be writing its own.
-            if digest_of(entry) == self._kept.pops[name]:
+            if digest_of_entry(entry) == self._kept.pops[name]:
                 return entry
         return (self._whole or open_inventory(self._config)).entry(name)
 

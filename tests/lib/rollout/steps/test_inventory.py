@@ -264,6 +264,18 @@ def test_a_step_reads_one_pop_of_a_large_file_as_long_as_that_is_the_same(
     assert _parses(large, monkeypatch, lambda it: (it.pop("lab1"), it.pop_names())) == parses
 
 
+def test_hosts_stay_in_the_order_of_a_large_file(
+    large: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large.pops["lab1"]["hosts"] = dict(reversed([*large.pops["lab1"]["hosts"].items()]))
+    # Which our YAML writer would sort.
+    file = Path(large.world.config["inventory"])
+    file.write_text(json.dumps({"pops": large.pops}), encoding="utf-8")
+    large.plan()
+    assert [*large.later().inventory.pop("lab1").hosts][0].name == "e007"
+    assert _parses(large, monkeypatch, lambda it: it.pop("lab1")) == 0
+
+
 def test_one_that_reads_all_pops_of_a_large_file_reads_the_file_once(
     large: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
