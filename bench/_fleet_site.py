@@ -60,7 +60,7 @@ class CannedHosts:
         return {host.name: HostResult(host.name, error="away", reason="failed") for host in hosts}
 
     def ask_in_parts(
-        self, hosts: Sequence[Any], verb: str, request: Callable[[Any], object], *more: Any
+        self, hosts: Sequence[Any], verb: str, request: Callable[[Any], object], **more: Any
     ) -> Iterator[list[Any]]:
         from edgetune.net.result import HostResult
 
