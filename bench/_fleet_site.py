@@ -154,17 +154,17 @@ def fill(context: Any, pops: Sequence[str], living: Sequence[str], ended: int) -
     return ids[0]
 
 
-def _head(pop: str, turn: int, state: str, **more: Any) -> Any:
+def _head(pop: str, state: str, **more: Any) -> Any:
     from edgetune.base.documents.head import Entry, Head
 
     now = time.time()
-    at = now - _LONG_AGO + 900.0 * turn if state in ("complete", "rolled_back") else now - 60.0
+    at = now - (60.0 if state in _WORDS else _LONG_AGO)
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(at))
     upto = _WORDS.index(state) + 1 if state in _WORDS else len(_WORDS)
     words = [*_WORDS[:upto], *([state] if state not in _WORDS else [])]
-    known = {"plan": "", "epoch": turn % 1000 + 1, **more}
+    known = {"plan": "", "epoch": 1, **more}
     return Head(
-        id=f"{pop}-{stamp}-{turn % 65536:04x}",
+        id=f"{pop}-{stamp}-0000",
         pop=pop,
         tuning=_TUNING,
         state=state,
@@ -181,9 +181,15 @@ def _past_rows(pop: str, turns: Sequence[int]) -> Iterator[tuple[str, str]]:
     from edgetune.base.documents.head import archive_key
     from edgetune.base.documents.past import past_key
 
-    heads = [_head(pop, turn, "complete" if turn % 5 else "rolled_back") for turn in turns]
-    for head in heads:
-        yield archive_key(head.id), head.document()
+    # To make each of them anew would take longer than all that is measured.
+    made = {state: _head(pop, state) for state in ("complete", "rolled_back")}
+    texts = {state: own.document() for state, own in made.items()}
+    heads = []
+    for turn in turns:
+        own = made["complete" if turn % 5 else "rolled_back"]
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(own.created + 900.0 * turn))
+        heads.append(replace(own, id=f"{pop}-{stamp}-{turn % 65536:04x}"))
+        yield archive_key(heads[-1].id), texts[own.state].replace(own.id, heads[-1].id)
     if heads:
         yield past_key(pop), _past_of(pop, heads).document()
 
@@ -223,7 +229,7 @@ def _living_rows(context: Any, pop: str, number: int) -> Iterator[tuple[str, str
     now, soaks = time.time(), number % 2 == 1
     more: dict[str, Any] = {"plan": plan.digest, "baseline": [now - 7200, now - 3600]}
     more["soak"] = [now - 60, now + 86400] if soaks else []
-    head = replace(_head(pop, 0, "soaking" if soaks else "changing"), **more)
+    head = replace(_head(pop, "soaking" if soaks else "changing"), **more)
     yield head_key(head.id), head.document()
     hosts, whole = [host.name for host in here.hosts], {"schema": RECORD_SCHEMA, "rollout": head.id}
     facts = Facts({}, {}, {}, {}, {}, Load(1.0, 1.0), {})
