@@ -238,7 +238,7 @@ def _living_rows(context: Any, pop: str, number: int) -> Iterator[tuple[str, str
     for place, own in enumerate(plan.batches if soaks else ()):
         steps = {host: HostStep("done", at=now - 120) for host in own.hosts}
         batch = Batch(head.id, place, own.batch_type, own.group, steps)
-        yield batch_key(head.id, place), json.dumps(batch.document())
+        yield batch_key(head.id, place), batch.document()
 
 
 def steps(pops: Sequence[str], rollout: str) -> dict[str, Callable[[Any], object]]:
@@ -255,7 +255,7 @@ def steps(pops: Sequence[str], rollout: str) -> dict[str, Callable[[Any], object
     from edgetune.rollout.steps.sample_running import sample_running
     from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 
-    free, guard = pops[-1], Guard(lambda problem: None)
+    free, guard = pops[-1], Guard(sys.exit)
 
     def epoch(context: Any) -> int:
         return int(json.loads(context.store.get(f"edgetune.rollout.{rollout}"))["epoch"])

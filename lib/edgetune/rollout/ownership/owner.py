@@ -14,6 +14,7 @@ Silent is an owner whose action gives no sign of life, or that made no step for 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from edgetune.base import clock
 from edgetune.base.documents.head import Head
@@ -54,13 +55,12 @@ def is_orphaned(context: Context, head: Head) -> bool:
     owner = owner_of(context, head)
     if owner and (owner.is_paused or owner.has_ended):
         return owner.has_ended
-    try:
-        interval: float = Record(context, head).plan.options.interval
-    except RefusedError:
+    idle, patience = idle_time(context, head.pop), context.config.owner_timeout
+    if patience < idle < context.config.claim_ttl:
         # A damaged plan must not hide the other orphans.
-        interval = 0
-    idle = idle_time(context, head.pop)
-    if idle >= context.config.claim_ttl or idle > context.config.owner_timeout + interval:
+        with suppress(RefusedError):
+            patience += Record(context, head).plan.options.interval
+    if idle >= context.config.claim_ttl or idle > patience:
         return True
     if idle <= SILENT or not context.executions:
         return False

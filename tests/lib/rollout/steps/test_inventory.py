@@ -186,7 +186,7 @@ def test_a_plan_refuses_what_a_rollout_outlives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where the file counts as large, so that steps read what was kept of it."""
-    monkeypatch.setattr(inventory, "_LARGE", large)
+    monkeypatch.setattr(inventory, "LARGE", large)
     case = deepcopy(case)
     options = case[0].pop("site", {})
     if "served" in case[0]:
@@ -209,7 +209,7 @@ def test_what_was_read_in_the_future_is_read_anew(served: Site) -> None:
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     """Its file is large, and a plan has read it."""
-    monkeypatch.setattr(inventory, "_LARGE", 0)
+    monkeypatch.setattr(inventory, "LARGE", 0)
     site = Site(tmp_path, lambda pops: _write(tmp_path, pops))
     for number in range(6):
         hosts = {f"f{number}": {"address": f"127.1.{number}.1"}}
