@@ -10,7 +10,9 @@ from unittest import mock
 
 import pytest
 
+from edgetune.base import clock as clock_module
 from edgetune.base.clock import wall
+from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.look import Look, Moment
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import StoreError
@@ -21,7 +23,7 @@ from edgetune.rollout.gates.pause import EXECUTION, Pause, save_pause
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.turns import Alone
-from edgetune.rollout.guard.watched import Kept, Watched
+from edgetune.rollout.guard.watched import Kept, Known, Watched
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.ownership.owner import is_orphaned
 from edgetune.rollout.record.rollout import baseline_key
@@ -294,6 +296,26 @@ def test_an_inventory_that_is_the_same_is_not_parsed_at_each_look(tmp_path: Path
     assert [parses(), parses()] == [1, 0]
     file.write_text(file.read_text() + "\n# later\n")
     assert [parses(), parses()] == [1, 0]
+
+
+def test_batches_are_decoded_anew_where_they_or_the_clock_changed(world: World) -> None:
+    known = Known(world.context, world.head)
+    opened = as_owner(world.context, world.rollout)
+    batch = opened.batch(0)
+    batch.hosts[[*batch.hosts][0]].at = wall() - 60
+    opened.save_batch(batch)
+
+    def first() -> Batch:
+        return next(iter(known.batches()))
+
+    before = first()
+    assert first() is before
+    batch.checked = not batch.checked
+    opened.save_batch(batch)
+    after = first()
+    assert (after is not before, after.checked) == (True, batch.checked)
+    with mock.patch.object(clock_module, "shift_since", lambda written: 3600.0):
+        assert first() is not after
 
 
 def test_the_plan_of_an_owner_who_was_seen_is_not_read(world: World) -> None:

@@ -26,6 +26,7 @@ from edgetune.rollout.guard import degraded, pausing, stalled
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Kept, Watched
 from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.owner import idle_times
 from edgetune.rollout.record.heads import (
     Unreadable,
     keeping_their_pop,
@@ -116,8 +117,11 @@ class Guard:
         last = {head.pop: head for head in heads}
         epochs = {(head.id, head.epoch) for head in last.values()}
         self._kept = {key: known for key, known in self._kept.items() if key in epochs}
+        wanting = [pop for pop, head in last.items() if head.wants_a_workflow]
+        idle = idle_times(context, wanting)
         for pop, head in last.items():
-            watched = Watched(context, head, now, self._kept, pauses.get(pop, {}), stopped)
+            of_pop = pauses.get(pop, {})
+            watched = Watched(context, head, now, self._kept, of_pop, stopped, idle.get(pop))
             for trigger, check in CHECKS:
                 finding = None
                 with self._going_on(f"{pop}, {head.id}: {check.__name__}"):

@@ -47,15 +47,16 @@ def owner_of(context: Context, head: Head) -> OwningExecution | None:
     return context.executions.owner(head.owner)
 
 
-def is_orphaned(context: Context, head: Head) -> bool:
+def is_orphaned(context: Context, head: Head, idle: float | None = None) -> bool:
     """Whether somebody should be carrying the rollout on, or measures its capacity, and nobody is;
-    errors as ``owner_of``."""
+    errors as ``owner_of``. ``idle`` is its ``idle_time`` where that is known already."""
     if not head.wants_a_workflow:
         return head.left_measuring(clock.wall())
     owner = owner_of(context, head)
     if owner and (owner.is_paused or owner.has_ended):
         return owner.has_ended
-    idle, patience = idle_time(context, head.pop), context.config.owner_timeout
+    idle = idle_time(context, head.pop) if idle is None else idle
+    patience = context.config.owner_timeout
     if patience < idle < context.config.claim_ttl:
         # A damaged plan must not hide the other orphans.
         with suppress(RefusedError):
