@@ -75,7 +75,7 @@ def test_every_program_prints_a_table_and_writes_its_figures(
         monkeypatch.setattr(program, "_further", lambda *given: {})
     document = _figures(name, tmp_path, *words)
     assert (document["benchmark"], document["quick"]) == (name, True)
-    tables = [document[key] for key in ("figures", "plans", "late") if key in document]
+    tables = [document[key] for key in ("figures", "plans", "late", "sweeps") if key in document]
     assert all(tables)
     assert capsys.readouterr().out.count("\n| ") == sum(len(rows) + 2 for rows in tables)
     for row in document.get("late", [])[:1]:

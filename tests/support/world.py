@@ -278,7 +278,13 @@ class Hosts:
         return {host.name: result for part in parts for host, result in part}
 
     def ask_in_parts(
-        self, hosts: Any, verb: str, request: Any, timeout: float = 0, patience: float = 0
+        self,
+        hosts: Any,
+        verb: str,
+        request: Any,
+        timeout: float = 0,
+        patience: float = 0,
+        ahead: bool = False,
     ) -> Iterator[list[tuple[Any, HostResult]]]:
         self.timeouts[verb] = timeout
         for host in hosts:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.fleet.export.families import Values
-from edgetune.fleet.export.state import count_rollout
+from edgetune.fleet.export.state import read_state
 from lab.runner import Execution
 from lab.runner.templates import render_together
 from tests.support import ROOT
@@ -136,8 +135,7 @@ def test_who_took_it_back_is_exported_told_and_shown(tmp_path: Path, clock: Virt
     by = "rule edgetune.recover_left"
     assert f"({by})" in world.status(rollout=world.rollout)
     assert [entry.by for entry in world.head.history if entry.state == "rolling_back"] == [by]
-    values = Values()
-    count_rollout(values, world.head, clock.wall())
+    values = read_state(world.context)
     found = {who: values.sum("edgetune_rollbacks_total", "accept_queue", who) for who in WHO}
     assert found == {"person": 0, "rule": 0, "recovery": 1}
 

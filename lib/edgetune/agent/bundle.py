@@ -16,6 +16,7 @@ TEXT = """\
 # SPDX-License-Identifier: Apache-2.0
 # The host agent of edgetune: the modules of lib/edgetune/agent, and what imports them.
 
+import os
 import sys
 from importlib.machinery import ModuleSpec
 from marshal import loads
@@ -59,7 +60,11 @@ KEPT = KEPT or bundle.compiled_here()
 
 from edgetune.agent.__main__ import main
 
-sys.exit(main(sys.argv[1:]))
+status = main(sys.argv[1:])
+# Python would take everything down piece by piece.
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(status)
 """
 
 received = b""

@@ -6,10 +6,10 @@ import errno
 import fcntl
 import os
 import re
-import subprocess
 import sys
 import time
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     ContextManager,
@@ -26,6 +26,9 @@ from edgetune.agent import kept_copy
 from edgetune.agent.disk import MOST_LINKS, NEW_FILE, Directory, Metadata, opened
 from edgetune.agent.protocol import Failed, Refused
 from edgetune.agent.vocabulary.places import AGENT, NOT_READY, STATE
+
+if TYPE_CHECKING:
+    import subprocess
 
 SOURCE = AGENT + kept_copy.SOURCE
 COMPILED = AGENT + kept_copy.COMPILED
@@ -323,6 +326,9 @@ class Host:
         One that changes the host itself holds the lock until it ends, even if we are killed:
         whoever takes the change back waits for it.
         """
+        # Most requests start no program, and its import takes a tenth of what they take.
+        import subprocess
+
         program = self._found(name)
         try:
             if name in TO_THE_END:
@@ -342,6 +348,7 @@ class Host:
 
     def _run_to_the_end(self, name: str, command: Sequence[str]) -> Tuple[int, str, str]:
         """One that takes too long goes on without us: half an installation helps nobody."""
+        import subprocess
         import tempfile
 
         # Not into pipes: it would die of them once we are gone.
@@ -364,6 +371,7 @@ class Host:
         After so many seconds it is ended, with what it started, and that is Failed, too.
         """
         import signal
+        import subprocess
         import tempfile
 
         words = f"{name} {' '.join(arguments)}"
@@ -396,13 +404,19 @@ class Host:
 
     def detach(self, command: Sequence[str]) -> None:
         """Start a process that outlives this one and the SSH connection."""
-        self._detached(command, subprocess.DEVNULL, subprocess.DEVNULL, cwd="/")
+        self._detached(command, None, None, cwd="/")
 
     def _detached(
         self, command: Sequence[str], output: Any, complaint: Any, **more: Any
     ) -> "subprocess.Popen[bytes]":
-        """A process in a session of its own, without input."""
-        streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": complaint}
+        """A process in a session of its own, without input, and where None is given also without
+        output."""
+        import subprocess
+
+        given: Dict[str, Any] = {"stdin": None, "stdout": output, "stderr": complaint}
+        streams: Dict[str, Any] = {
+            n: subprocess.DEVNULL if to is None else to for n, to in given.items()
+        }
         env = self._environment()
         return subprocess.Popen(command, env=env, start_new_session=True, **streams, **more)
 

@@ -8,7 +8,6 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tu
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Unsupported
-from edgetune.agent.vocabulary.values import parse_cpus
 
 _ADDRESS = re.compile(r"\d+:\s+(\S+)\s+inet6?\s+([0-9A-Fa-f.:]+)[/\s]")
 
@@ -55,6 +54,9 @@ def addresses(host: Host) -> List[Address]:
 
 def cpus_in(host: Host, file: str) -> Set[int]:
     """The CPUs that a file lists; none when it cannot be read."""
+    # What most requests do not ask for is not compiled for them.
+    from edgetune.agent.vocabulary.values import parse_cpus
+
     with contextlib.suppress(ValueError):
         return parse_cpus(host.text(file))
     return set()

@@ -14,13 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from edgetune.base import clock
-from edgetune.base.documents.head import Head
+from edgetune.base.documents.head import ID, Head
 from edgetune.base.errors import InputError
 from edgetune.base.files import write_file
 from edgetune.report.headline import effect_of, headline
 from edgetune.report.page import render
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import read_all_heads
+from edgetune.rollout.record.heads import read_living_heads
 from edgetune.site.config import Config
 
 INDEX = "index.html"
@@ -28,6 +28,9 @@ CAMPAIGN = "campaign-"
 """What the pages of campaigns begin with."""
 CONGESTION = "congestion-"
 """What the pages of PoPs begin with whose congestion control is tuned."""
+
+EARLIER = 1000
+"""How many pages of archived rollouts the index links."""
 
 SECONDS = 20.0
 """The longest that a browser may take."""
@@ -57,9 +60,9 @@ def address_of(config: Config, path: Path) -> str:
 
 
 def write_page(context: Context, path: Path, html: str) -> None:
-    """Write a page, and the index of all rollouts beside it."""
+    """Write a page, and the index of all pages beside it; no archived rollout is read for it."""
     _write(path, html.encode("utf-8"))
-    heads, unreadable = read_all_heads(context)
+    heads, unreadable = read_living_heads(context)
     missing = [f"The record of {each.id} cannot be read: {each.why}." for each in unreadable]
     files = {each.name for each in path.parent.iterdir()}
     index = index_page(heads, missing, files, clock.wall())
@@ -135,10 +138,13 @@ def _draw(command: list[str], home: str) -> None:
 def index_page(heads: Sequence[Head], missing: Sequence[str], files: Set[str], made: float) -> str:
     """Rollouts, the newest first, each linked where ``files`` holds its page.
 
-    ``missing`` says in sentences which rollouts cannot be read.
+    Below them are the newest pages of other rollouts, ``EARLIER`` of them at most. ``missing`` says
+    in sentences which rollouts cannot be read.
     """
     newest = sorted(heads, key=lambda head: -head.created)
     pages = {page_of(head.id) for head in heads}
+    named = {name: ID.fullmatch(name[: -len(".html")]) for name in files - pages}
+    earlier = sorted(((own[2], name) for name, own in named.items() if own), reverse=True)
     return render(
         "index.html",
         made,
@@ -152,6 +158,8 @@ def index_page(heads: Sequence[Head], missing: Sequence[str], files: Set[str], m
             for head in newest
             for page in [page_of(head.id)]
         ],
+        earlier=_others("", [name for _, name in earlier[:EARLIER]]),
+        left_out=max(0, len(earlier) - EARLIER),
         campaigns=_others(CAMPAIGN, sorted(files - pages, reverse=True)),
         congestion=_others(CONGESTION, sorted(files - pages)),
         missing=missing,

@@ -118,7 +118,13 @@ class Config:
         10,
         least=0.1,
     )
-    ssh_threads: int = option("Hosts reached at once by one action.", 16, least=1, most=256)
+    ssh_threads: int = option(
+        "Hosts that one action talks to at once. To take samples it connects to eight times as "
+        "many, so that silent hosts keep no others waiting.",
+        16,
+        least=1,
+        most=256,
+    )
     bmc_ca_file: str = option(
         "Path of a file with the certificates that BMCs are verified with, empty for those of the "
         "system. Certificates that a BMC signed itself can stand there, too.",

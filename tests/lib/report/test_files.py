@@ -27,11 +27,21 @@ def test_the_newest_is_the_first() -> None:
     old.id, new.id, new.created = "lab1-1", "lab1-2", 60.0
     html = index_page([old, new], [], {"lab1-1.html"}, 120.0)
     text = said(html)
-    assert "2 rollouts, the newest first" in text
+    assert "2 rollouts that have not ended, or did so in the last day, the newest first" in text
     changing = "lab1-2 accept_queue on lab1 changing no verdict yet not known"
     complete = "lab1-1 accept_queue on lab1 complete improved connections dropped by full accept"
     assert re.search(f"{changing}.*{complete} queues: −70 %", text)
     assert re.findall(r'href="([^"]+)"', html) == ["lab1-1.html"]
+
+
+def test_pages_of_archived_rollouts_are_linked_and_so_many_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(files, "EARLIER", 2)
+    earlier = [f"{pop}-2026010{day}T000000-7a54" for day, pop in enumerate(("b1", "lab1", "a1"), 1)]
+    html = index_page([], [], {f"{name}.{end}" for name in earlier for end in ("html", "png")}, 1.0)
+    assert re.findall(r'href="([^"]+).html"', html) == earlier[:0:-1]
+    assert "1 older pages are in the same folder." in said(html)
 
 
 def test_campaigns_are_those_with_a_page() -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, ID, Entry, Head, Quarantine, archive_key, head_key
 from edgetune.base.documents.look import Conclusion
 from edgetune.base.documents.past import past_key
+from edgetune.base.documents.steps import StepTaken, steps_key
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.durations import utc
 from edgetune.base.errors import FencedError, InputError
@@ -26,7 +28,13 @@ from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.record import seized
 from edgetune.report.steps.campaign_status import campaign_status
 from edgetune.rollout.record import archive
-from edgetune.rollout.record.archive import CLAIMED_BY, largest_epoch, past_of, what_stands
+from edgetune.rollout.record.archive import (
+    CLAIMED_BY,
+    count_rollouts,
+    largest_epoch,
+    past_of,
+    what_stands,
+)
 from edgetune.rollout.record.heads import all_heads, living_heads, unreadable_rollouts
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.take_over_rollout import take_over
@@ -34,8 +42,9 @@ from edgetune.rollout.store.nodes import Node
 from edgetune.rollout.store.records import KEY
 from tests.support import ROOT
 from tests.support.asked_store import AskedStore
+from tests.support.builders import concluded
 from tests.support.campaign_world import CampaignWorld
-from tests.support.exported import put_one
+from tests.support.exported import put_one, put_steps
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import Died, EmptyWorld, World
 
@@ -73,6 +82,20 @@ def put(
     created = clock.wall() - 60 * minutes - 1000 + number
     more = {"created": created, "epoch": number + 1, "owned": False, **more}
     return put_one(world, pop, state, minutes, stamp=stamp, **more)
+
+
+def counted(world: EmptyWorld) -> dict[tuple[str, str], dict[str, Any]]:
+    """What is exported of rollouts, without zeros and without the time that goes on."""
+
+    def shown(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: own for name, each in value.items() if (own := shown(each)) not in (0, {})}
+
+    found = count_rollouts(world.context, living_heads(world.context))
+    for tally in found.values():
+        tally.seconds.pop("soaking", None)
+    return {key: shown(asdict(tally)) for key, tally in found.items()}
 
 
 def sweep(world: EmptyWorld) -> int:
@@ -267,13 +290,18 @@ def test_wherever_it_stops_each_is_readable_and_the_next_goes_on(
             state,
             minutes,
             quarantined={"e1": Quarantine("gone")} if stuck else {},
+            looks=number,
+            verdict=concluded("promote", "improved"),
         )
+        put_steps(kept, f"{pop}-{STAMP.format(number)}", drain_hosts=StepTaken(2, 1.5))
     before, context = told(all_heads(kept.context)), kept.context
+    counts = counted(kept)
     epochs = {pop: largest_epoch(context, pop) for pop in POPS}
     stands = {head.id for head in all_heads(context) if head.state == "complete"}
 
     def look() -> None:
         assert told(all_heads(context)) == before
+        assert counted(kept) == counts
         for pop in POPS:
             assert largest_epoch(context, pop) == epochs[pop]
             assert told(all_heads(context, pop)) == {
@@ -329,8 +357,9 @@ def test_what_is_taken_up_again_is_read_where_it_is_written(world: EmptyWorld) -
     rollout = put(world, "lab1", 1, "complete")
     assert (sweep(world), living(world)) == (1, [])
     head = take_over(world.context, read_rollout(world.context, rollout).head)
-    # The copy is not seen any more.
+    # The copy is not seen any more, nor counted.
     assert living(world) == archived(world) == [rollout]
+    assert counted(world)["lab1", "nic_ring"]["rollouts"] == {"complete": 1}
     assert [own.epoch for own in all_heads(world.context)] == [head.epoch]
     assert read_rollout(world.context, rollout).head.epoch == head.epoch > 2
     back = Entry(clock.wall() - 60 * (DAY + 1), "rolled_back", "ana", "back")
@@ -340,6 +369,7 @@ def test_what_is_taken_up_again_is_read_where_it_is_written(world: EmptyWorld) -
     world.context.claims.release("lab1", world.context.claims.holder("lab1"))  # type: ignore[arg-type]
     assert (sweep(world), living(world)) == (1, [])
     assert read_rollout(world.context, rollout).head.state == "rolled_back"
+    assert counted(world)["lab1", "nic_ring"]["rollouts"] == {"rolled_back": 1}
     # And nothing stands there any more.
     assert (standing(world), largest_epoch(world.context, "lab1")) == ({}, 7)
 
@@ -395,14 +425,54 @@ def test_a_past_that_cannot_be_read_is_read_from_the_archive(world: EmptyWorld) 
     put(world, "lab1", 4, "rolled_back")
     put(world, "lab1", 2, "complete")
     sweep(world)
-    good = past_of(world.context, "lab1")
+    good, counts = past_of(world.context, "lab1"), counted(world)
+    assert good
     for text in ("{", '{"schema": 4}', '{"schema": 99}', json.dumps({"schema": 4, "epoch": 0})):
         world.context.store.put(past_key("lab1"), text)
-        assert past_of(world.context, "lab1") == good
+        assert past_of(world.context, "lab1") == replace(good, tallies=None)
+        assert counted(world) == counts
         assert largest_epoch(world.context, "lab1") == 5
         assert [*standing(world)] == ["lab1"]
     world.context.store.put(past_key("ams1"), "{")
     assert past_of(world.context, "ams1") is None
+
+
+def test_what_an_earlier_version_archived_is_counted_by_the_sweep(world: EmptyWorld) -> None:
+    for pop, number in (("lab1", 1), ("lab1", 2), ("ams1", 1)):
+        put_steps(world, put(world, pop, number, "complete"), drain_hosts=StepTaken(2, 1.5))
+    counts = counted(world)
+    assert counts["lab1", "nic_ring"]["steps"]["drain_hosts"]["count"] == 4
+    with mock.patch.object(archive, "past_with", lambda past, *more: replace(past, tallies=None)):
+        sweep(world)
+    for pop in ("lab1", "ams1"):
+        past = past_of(world.context, pop)
+        assert past and past.tallies is None
+    assert counted(world) == counts
+    # What was kept of steps is needed until then.
+    assert len(keys(world, steps_key(""))) == 3
+    for left in (2, 0):
+        assert sweep(world) == 0
+        assert (len(keys(world, steps_key(""))), counted(world)) == (left, counts)
+    world.context.store.put(past_key("ams1"), "{")
+    assert (sweep(world), counted(world)["ams1", "nic_ring"]["rollouts"]) == (0, {"complete": 1})
+    past = past_of(world.context, "ams1")
+    assert past and past.tallies is not None
+
+
+def test_to_count_costs_the_same_with_ten_times_as_many_that_have_ended(world: EmptyWorld) -> None:
+    def requests() -> list[str]:
+        world.moments.seen.clear()
+        counted(world)
+        return [*world.moments.seen]
+
+    put(world, "lab1", 0, "complete")
+    sweep(world)
+    few = requests()
+    for number in range(1, 11):
+        put(world, "lab1", number, "complete")
+    assert sweep(world) == 10
+    assert requests() == few
+    assert counted(world)["lab1", "nic_ring"]["rollouts"] == {"complete": 11}
 
 
 def test_one_of_the_archive_that_cannot_be_read_hides_nothing_that_stands(

@@ -10,7 +10,9 @@ from unittest import mock
 
 import pytest
 
+from edgetune.base import clock as clock_module
 from edgetune.base.clock import wall
+from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.look import Look, Moment
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import StoreError
@@ -21,9 +23,11 @@ from edgetune.rollout.gates.pause import EXECUTION, Pause, save_pause
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.guard.degraded import worse_group
 from edgetune.rollout.guard.turns import Alone
-from edgetune.rollout.guard.watched import Kept, Watched
+from edgetune.rollout.guard.watched import Kept, Known, Watched
 from edgetune.rollout.ownership.lease import as_owner
+from edgetune.rollout.ownership.owner import is_orphaned
 from edgetune.rollout.record.rollout import baseline_key
+from edgetune.rollout.store import inventory
 from tests.support.asked_store import AskedStore
 from tests.support.builders import as_samples, reading
 from tests.support.scenarios import Scenario, scenarios
@@ -277,6 +281,48 @@ def test_a_second_look_reads_of_each_rollout_its_batches_alone(tmp_path: Path) -
         *(f"edgetune.{name}" for name in of_all),
         f"edgetune.batch.{world.rollout}.",
     ]
+
+
+def test_an_inventory_that_is_the_same_is_not_parsed_at_each_look(tmp_path: Path) -> None:
+    world = soaking(tmp_path, USUAL, began=400)
+    one, real = Guard(refuse), inventory.open_inventory
+    file = Path(world.config["inventory"])
+
+    def parses() -> int:
+        with mock.patch.object(inventory, "open_inventory", side_effect=real) as opened:
+            [*one.look(Context(world.config))]
+        return opened.call_count
+
+    assert [parses(), parses()] == [1, 0]
+    file.write_text(file.read_text() + "\n# later\n")
+    assert [parses(), parses()] == [1, 0]
+
+
+def test_batches_are_decoded_anew_where_they_or_the_clock_changed(world: World) -> None:
+    known = Known(world.context, world.head)
+    opened = as_owner(world.context, world.rollout)
+    batch = opened.batch(0)
+    batch.hosts[[*batch.hosts][0]].at = wall() - 60
+    opened.save_batch(batch)
+
+    def first() -> Batch:
+        return next(iter(known.batches()))
+
+    before = first()
+    assert first() is before
+    batch.checked = not batch.checked
+    opened.save_batch(batch)
+    after = first()
+    assert (after is not before, after.checked) == (True, batch.checked)
+    with mock.patch.object(clock_module, "shift_since", lambda written: 3600.0):
+        assert first() is not after
+
+
+def test_the_plan_of_an_owner_who_was_seen_is_not_read(world: World) -> None:
+    asked, head = AskedStore(world.context.store), world.head
+    world.context.store = asked  # type: ignore[assignment]
+    assert not is_orphaned(world.context, head)
+    assert asked.keys == []
 
 
 def test_what_is_kept_of_a_rollout_follows_it(tmp_path: Path) -> None:

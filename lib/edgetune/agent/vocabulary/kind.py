@@ -5,6 +5,7 @@ import re
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 from edgetune.agent.vocabulary.grammar import Parts, Text
+from edgetune.agent.vocabulary.places import SYSTEMS
 from edgetune.agent.vocabulary.values import Target, Value
 
 
@@ -91,9 +92,6 @@ class Kind(NamedTuple):
         self.tidy(target, value)
         return value
 
-
-SYSTEMS = {"linux": "Linux", "freebsd": "FreeBSD"}
-"""The operating systems of hosts, by the names that agents give them, as people write them."""
 
 EXPERIMENTAL = ("freebsd",)
 """The systems on which nobody has run the agent yet but with doubles of its programs."""

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the agent keeps what is its own on a host."""
+"""Which systems hosts have, and where the agent keeps what is its own on one."""
+
+SYSTEMS = {"linux": "Linux", "freebsd": "FreeBSD"}
+"""The operating systems of hosts, by the names that agents give them, as people write them."""
 
 SYSTEMD = "/etc/systemd/system"
 STATE = "/var/lib/edgetune"

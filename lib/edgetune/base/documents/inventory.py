@@ -9,12 +9,12 @@ edgetune.entry.DIGEST       the PoP of the plan of that digest, as it was when t
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from edgetune import PACK
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.reading import decoded, read_document
+from edgetune.base.documents.reading import decoded, digest_of, read_document
 
 # No other key begins with it: to list those that do would read every PoP.
 KEY = f"{PACK}.inventories"
@@ -69,6 +69,12 @@ def pop_key(pop: str) -> str:
 def entry_key(plan: str) -> str:
     """The key of the PoP of a plan, by the plan's digest."""
     return f"{PACK}.entry.{plan}"
+
+
+def digest_of_entry(entry: Mapping[str, object]) -> str:
+    """That of the entry of a PoP; another one where its hosts have another order."""
+    hosts = entry.get("hosts")
+    return digest_of([[*hosts] if isinstance(hosts, Mapping) else [], entry])
 
 
 def written(value: KeptInventory | KeptPop) -> str:

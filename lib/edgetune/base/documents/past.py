@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, field
+from typing import Any
 
 from edgetune import PACK, RECORD_SCHEMA
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.head import ID, LARGEST_EPOCH
+from edgetune.base.documents.head import ID, LARGEST_EPOCH, Head, phases, runs
 from edgetune.base.documents.reading import Number, check_is, decoded
 from edgetune.base.documents.schema import read_versioned
+from edgetune.base.documents.steps import StepsTaken, StepTaken
+from edgetune.base.documents.words import State
+from edgetune.base.people import actor
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,63 @@ class Tried:
     rollout: str
     at: float
     why: str
+
+
+@dataclass
+class Judged:
+    """What the newest look at the newest rollout that was looked at came to, which began ``at``
+    (epoch seconds): the ``ratios`` and the ``headroom`` of ``look.Conclusion``."""
+
+    at: float
+    ratios: dict[str, Number] = field(default_factory=dict)
+    headroom: dict[str, Number] = field(default_factory=dict)
+
+
+@dataclass
+class Tally:
+    """Rollouts of one tuning, counted: ``rollouts`` by state, the ``looks`` at all of them, and by
+    ``VERDICT DECISION`` how many were ``judged`` so. ``entries`` and ``seconds`` are by state, how
+    often it was entered and for how long. ``rollbacks`` are by who began them, ``steps`` by name.
+    ``newest`` is None where none was looked at."""
+
+    rollouts: dict[str, int] = field(default_factory=dict)
+    looks: int = 0
+    judged: dict[str, int] = field(default_factory=dict)
+    entries: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    rollbacks: dict[str, int] = field(default_factory=dict)
+    steps: dict[str, StepTaken] = field(default_factory=dict)
+    newest: Judged | None = None
+
+    def count(self, head: Head, now: float, times: int = 1) -> None:
+        """Add a rollout as it is ``now`` (epoch seconds), or take it away (``times`` is -1)."""
+        _add(self.rollouts, head.state, times)
+        self.looks += times * head.looks
+        for own in runs(head.history):
+            if own[0].state == State.ROLLING_BACK:
+                _add(self.rollbacks, actor(own[0].by), times)
+        for phase in phases(head.history, now) if head.history else []:
+            _add(self.entries, phase.state, times)
+            _add(self.seconds, phase.state, times * max(0.0, phase.end - phase.start))
+        found = head.verdict
+        if found:
+            _add(self.judged, f"{found.verdict} {found.decision}", times)
+        if found and times > 0 and (self.newest is None or head.created >= self.newest.at):
+            self.newest = Judged(head.created, {**found.ratios}, {**found.headroom})
+
+    def count_steps(self, taken: StepsTaken) -> None:
+        """Add the steps of a rollout."""
+        for name, own in taken.steps.items():
+            step = self.steps.setdefault(name, StepTaken())
+            step.count += own.count
+            step.seconds = round(step.seconds + own.seconds, 3)
+            for reason, times in own.failures.items():
+                _add(step.failures, reason, times)
+
+
+def _add(counts: dict[str, Any], name: str, number: float) -> None:
+    total = counts.get(name, 0) + number
+    counts[name] = round(total, 3) if isinstance(total, float) else total
 
 
 @dataclass(frozen=True)
@@ -48,12 +109,18 @@ class Past:
 
     It is written before what it tells of is moved. So it may tell of a rollout among the living,
     which then tells more.
+
+    ``tallies`` count the copies in the archive by tuning, without those of rollouts that are
+    ``moving``: these were to be moved when it was written, and nobody knows how far that went.
+    Earlier versions kept no tallies (None).
     """
 
     epoch: int
     last: str
     standing: dict[str, Standing]
     tried: dict[str, Tried] = field(default_factory=dict)
+    tallies: dict[str, Tally] | None = None
+    moving: list[str] = field(default_factory=list)
 
     def document(self) -> str:
         """As it is stored."""

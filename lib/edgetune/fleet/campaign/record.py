@@ -28,6 +28,9 @@ from edgetune.rollout.store.claims import Claim
 
 _PREFIX = f"{PACK}.campaign."
 _DROPPED = "{}"
+"""What earlier versions left of each epoch but the newest."""
+_AT_ONCE = 25
+"""How many of those one step of a campaign deletes."""
 
 
 class Writer:
@@ -47,10 +50,17 @@ class Writer:
             put_record(self._context, self.record, self._claim.epoch)
             self._written = asdict(self.record)
             if self._read_at != self._claim.epoch:
-                self._context.store.put(_key(self.record.id, self._read_at), _DROPPED)
                 self._read_at = self._claim.epoch
+                self._forget_earlier()
         ttl = self._context.config.owner_timeout
         self._context.claims.renew(_claim_of(self.record.id), self._claim, ttl)
+
+    def _forget_earlier(self) -> None:
+        """Delete what was written under earlier epochs: every step would read it again."""
+        start, store = f"{_PREFIX}{self.record.id}.", self._context.store
+        epochs = sorted(int(key[len(start) :]) for key in store.list(start) if _has_epoch(key))
+        for epoch in [own for own in epochs if own < self._claim.epoch][-_AT_ONCE:]:
+            store.delete(_key(self.record.id, epoch))
 
 
 @contextmanager
@@ -131,7 +141,7 @@ def _texts(context: Context, prefix: str) -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
     for key, text in context.store.list(prefix).items():
         campaign, _, epoch = key[len(_PREFIX) :].rpartition(".")
-        if text != _DROPPED and epoch.isdecimal() and int(epoch) >= found.get(campaign, (0, ""))[0]:
+        if text != _DROPPED and _has_epoch(key) and int(epoch) >= found.get(campaign, (0, ""))[0]:
             found[campaign] = (int(epoch), text)
     return found
 
@@ -153,6 +163,10 @@ def _load(campaign: str, epoch: int, text: str) -> Record:
 
 def _key(campaign: str, epoch: int) -> str:
     return f"{_PREFIX}{campaign}.{epoch}"
+
+
+def _has_epoch(key: str) -> bool:
+    return key.rpartition(".")[2].isdecimal()
 
 
 def _claim_of(campaign: str) -> str:

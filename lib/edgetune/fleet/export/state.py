@@ -9,7 +9,7 @@ no batch is read, so these summaries begin anew with each rollout of a PoP.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
@@ -18,21 +18,21 @@ from edgetune import __version__
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.batch import Batch, HostStep
-from edgetune.base.documents.head import ENDED, FORWARD, Head, phases, runs
+from edgetune.base.documents.head import ENDED, FORWARD, Head
+from edgetune.base.documents.past import Tally
 from edgetune.base.documents.rounds import ROLLED_BACK
-from edgetune.base.documents.steps import REASONS, STEPS, StepsTaken, read_steps, steps_key
+from edgetune.base.documents.steps import REASONS, STEPS, StepTaken
 from edgetune.base.documents.words import State
 from edgetune.base.errors import (
     DamagedError,
     EdgetuneError,
     InputError,
     NoAnswerError,
-    RefusedError,
     StoreError,
 )
 from edgetune.base.files import write_file
 from edgetune.base.names import NAME, several
-from edgetune.base.people import ACTORS, actor
+from edgetune.base.people import ACTORS
 from edgetune.fleet.campaign.record import readable_records
 from edgetune.fleet.export.families import Values
 from edgetune.rollout.context import Context
@@ -40,7 +40,8 @@ from edgetune.rollout.gates.pause import EXECUTION, all_pauses
 from edgetune.rollout.hosts.quarantine import in_service_still
 from edgetune.rollout.ownership.kill_switch import stopped_by
 from edgetune.rollout.ownership.owner import idle_times, is_orphaned
-from edgetune.rollout.record.heads import keeping_their_pop, read_all_heads
+from edgetune.rollout.record.archive import count_rollouts
+from edgetune.rollout.record.heads import keeping_their_pop, read_living_heads
 from edgetune.rollout.record.rollout import Record, out_of_service
 from edgetune.rollout.status.congestion import SeenRounds, seen_rounds
 from edgetune.rollout.status.present import Present, Seen
@@ -52,15 +53,14 @@ _OTHER = "other"
 def read_state(context: Context) -> Values:
     """All values; StoreError if a store is away. Writes nothing, and asks no host."""
     began, values = clock.monotonic(), Values()
-    heads, unreadable = read_all_heads(context)
+    heads, unreadable = read_living_heads(context)
     seen = Seen(
         context, heads, keeping_their_pop(context, unreadable), [], stopped_by(context), False
     )
-    for head in heads:
-        count_rollout(values, head, seen.now)
-    _tell_effects(values, heads)
-    count_steps(values, context, heads)
-    read_open(values, seen)
+    counted = count_rollouts(context, heads)
+    for (pop, tuning), tally in counted.items():
+        _tell_tally(values, pop, tuning, tally)
+    read_open(values, seen, {pop for pop, _ in counted})
     _read_campaigns(values, context, len(seen.damaged))
     _read_switches(values, seen)
     tell_rounds(values, seen_rounds(context))
@@ -127,70 +127,47 @@ def _tell(values: Values, own: SeenRounds) -> None:
             values.put("edgetune_congestion_effect_ratio", effect.ratio, pop, effect.metric)
 
 
-def count_steps(values: Values, context: Context, heads: Sequence[Head]) -> None:
-    """Add the steps of all rollouts whose head is known; StoreError if the store is away.
+def _tell_tally(values: Values, pop: str, tuning: str, tally: Tally) -> None:
+    """Add the rollouts of a tuning on a PoP.
 
-    They grow as the records do; rollouts of versions that counted no steps tell nothing. A document
-    that cannot be read counts as one that was deleted.
+    A record that is deleted takes what it counted along, which Prometheus takes for a reset of the
+    counter. What is not known of the newest one that was looked at stays away, though an earlier
+    one knew it.
     """
-    texts = context.store.list(steps_key(""))
-    for head in heads:
-        text = texts.get(steps_key(head.id))
-        try:
-            found = None if text is None else read_steps(head.id, text)
-        except RefusedError:
-            continue
-        if found is not None:
-            _count(values, head.tuning, found)
+    for state in FORWARD:
+        values.add("edgetune_rollouts", tally.rollouts.get(state, 0), tuning, state)
+        entered = tally.entries.get(state, 0)
+        values.add("edgetune_rollout_state_entries_total", entered, tuning, state)
+        if entered:
+            seconds = tally.seconds.get(state, 0.0)
+            values.add("edgetune_rollout_state_seconds_total", seconds, tuning, state)
+    for who in ACTORS:
+        values.add("edgetune_rollbacks_total", tally.rollbacks.get(who, 0), tuning, who)
+    values.add("edgetune_looks_total", tally.looks, tuning)
+    for found, times in tally.judged.items():
+        if times:
+            values.add("edgetune_rollouts_judged", times, tuning, *found.split(" ", 1))
+    if tally.newest:
+        for metric, ratio in tally.newest.ratios.items():
+            values.put("edgetune_effect_ratio", ratio, pop, tuning, metric)
+        for metric, ratio in tally.newest.headroom.items():
+            values.put("edgetune_headroom_ratio", ratio, pop, tuning, metric)
+    if tally.steps:
+        _tell_steps_taken(values, tuning, tally.steps)
 
 
-def _count(values: Values, tuning: str, found: StepsTaken) -> None:
+def _tell_steps_taken(values: Values, tuning: str, taken: Mapping[str, StepTaken]) -> None:
     # One that fails for the first time grows from zero, which a query can see.
     for step in STEPS:
         for reason in REASONS:
             values.add("edgetune_step_failures_total", 0, step, reason)
     # A later version may know more of them. Their number is bounded here.
-    for step in (step for step in STEPS if step in found.steps):
-        own = found.steps[step]
+    for step in (step for step in STEPS if step in taken):
+        own = taken[step]
         values.observe("edgetune_step_seconds", own.seconds, tuning, step, count=own.count)
         for reason, times in own.failures.items():
             known = reason if reason in REASONS else _OTHER
             values.add("edgetune_step_failures_total", times, step, known)
-
-
-def _tell_effects(values: Values, heads: Sequence[Head]) -> None:
-    """Of the newest rollout of a tuning on a PoP that was looked at: what is not known of it stays
-    away, though an earlier one knew it."""
-    in_time = sorted(heads, key=lambda head: head.created)
-    newest = {(own.pop, own.tuning): own.verdict for own in in_time if own.verdict}
-    for labels, verdict in newest.items():
-        for metric, ratio in verdict.ratios.items():
-            values.put("edgetune_effect_ratio", ratio, *labels, metric)
-        for metric, ratio in verdict.headroom.items():
-            values.put("edgetune_headroom_ratio", ratio, *labels, metric)
-
-
-def count_rollout(values: Values, head: Head, now: float) -> None:
-    """Add one rollout as it is ``now`` (epoch seconds).
-
-    A record that is deleted takes what it counted along, which Prometheus takes for a reset of the
-    counter.
-    """
-    for state in FORWARD:
-        values.add("edgetune_rollouts", state == head.state, head.tuning, state)
-        values.add("edgetune_rollout_state_entries_total", 0, head.tuning, state)
-    begun = [own[0].by for own in runs(head.history) if own[0].state == State.ROLLING_BACK]
-    for who in ACTORS:
-        count = sum(actor(by) == who for by in begun)
-        values.add("edgetune_rollbacks_total", count, head.tuning, who)
-    values.add("edgetune_looks_total", head.looks, head.tuning)
-    if head.verdict:
-        found = (str(head.verdict.verdict), str(head.verdict.decision))
-        values.add("edgetune_rollouts_judged", 1, head.tuning, *found)
-    for phase in phases(head.history, now) if head.history else []:
-        own = (head.tuning, phase.state)
-        values.add("edgetune_rollout_state_entries_total", 1, *own)
-        values.add("edgetune_rollout_state_seconds_total", max(0.0, phase.end - phase.start), *own)
 
 
 UNREADABLE = "unreadable"
@@ -212,8 +189,8 @@ class Opened:
     due: float | None = None
 
 
-def read_open(values: Values, seen: Seen) -> None:
-    """All that are not over. PoPs without such a rollout have no hosts out of service.
+def read_open(values: Values, seen: Seen, pops: Collection[str]) -> None:
+    """All that are not over. Other ``pops`` that had rollouts have no hosts out of service.
 
     A PoP of which a head or a part cannot be read has none of the series that rest on batches.
     """
@@ -227,7 +204,7 @@ def read_open(values: Values, seen: Seen) -> None:
         values.put("edgetune_rollout_info", 1, head.pop, head.tuning, head.state, head.id)
     for rollout, pop in damaged.items():
         values.put("edgetune_rollout_info", 1, pop, "", UNREADABLE, rollout)
-    for pop in {head.pop for head in seen.heads} - unknown:
+    for pop in {*pops} - unknown:
         for what in ("out_of_service", "quarantined", "quarantined_in_service"):
             values.add(f"edgetune_hosts_{what}", 0, pop)
     for opened in found.values():

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import logging
 import math
+import select
 import socket
 import sys
 import threading
 from contextlib import suppress
 from functools import partial
+from threading import BoundedSemaphore
 from typing import Any, NamedTuple, cast
 
 import paramiko
@@ -40,7 +42,8 @@ _FAILED = 5.0
 class Login:
     """How every host is logged in to; ``timeout`` (s) is for all until ``command`` is started.
 
-    ``jumps`` are the connections to jump hosts, for as long as the login is used.
+    ``jumps`` are the connections to jump hosts, for as long as the login is used. Where there are
+    ``seats``, a connection waits for one of them once its host has said something.
     """
 
     user: str
@@ -49,6 +52,7 @@ class Login:
     known_hosts: KnownHosts
     timeout: float
     jumps: Jumps
+    seats: BoundedSemaphore | None = None
 
 
 class Server(NamedTuple):
@@ -96,6 +100,13 @@ class BoundedConnection:
     def seconds_left(self) -> float:
         """Until the deadline; 0 from then on."""
         return max(0.0, self._deadline - clock.monotonic())
+
+    def wait_until_spoken_to(self) -> None:
+        """As an SSH server begins by itself (RFC 4253, 4.2); TimeoutError at the deadline."""
+        readable = select.poll()
+        readable.register(self._below.fileno(), select.POLLIN)
+        if not readable.poll(1000 * self.seconds_left):
+            raise TimeoutError("it takes connections and says nothing")
 
     def settimeout(self, seconds: float | None) -> None:
         self._below.settimeout(seconds)

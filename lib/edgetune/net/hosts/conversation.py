@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import paramiko
 
@@ -45,7 +47,11 @@ def converse(login: Login, host: Host, data: bytes, seconds: float, most: int) -
     network and paramiko raise, if there is no conversation or it breaks.
     """
     server = Server.of(login, host)
-    with _connect(login, host) as connection, paramiko.SSHClient() as client:
+    with (
+        _connect(login, host) as connection,
+        _seat(login, host, connection),
+        paramiko.SSHClient() as client,
+    ):
         try:
             transport = log_in(client, connection, login, server)
             channel = transport.open_session(timeout=login.timeout)
@@ -60,6 +66,20 @@ def converse(login: Login, host: Host, data: bytes, seconds: float, most: int) -
             if connection.over is not None:
                 raise connection.over from None
             raise
+
+
+@contextmanager
+def _seat(login: Login, host: Host, connection: BoundedConnection) -> Iterator[None]:
+    """A seat of the login for the body; to wait for it takes nothing of the conversation's time."""
+    if login.seats is None:
+        yield
+        return
+    if not host.jump:
+        connection.wait_until_spoken_to()
+    left = connection.seconds_left
+    with login.seats:
+        connection.grant(clock.monotonic() + left, 0)
+        yield
 
 
 def greet(login: Login, host: Host) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from queue import Empty, SimpleQueue
+from threading import BoundedSemaphore
 from typing import Callable
 
 from edgetune import AGENT_PROTOCOL
@@ -32,6 +33,8 @@ _AGAIN = 1.0
 _AT_ONCE = 16
 # A sweep of thousands of hosts is stored in some dozens of parts, not in thousands.
 _TOGETHER = 1.0
+AHEAD = 8
+"""To so many times the hosts that are talked to is connected, where they may be silent."""
 LOGINS = 16
 # OpenSSH turns some away where more than 10 have yet to log in (MaxStartups 10:30:100).
 _LOGINS_AT_ONCE = 8
@@ -82,8 +85,14 @@ class Fleet:
         request: Callable[[Host], Mapping[str, object]],
         timeout: float = 60,
         patience: float = 0,
+        ahead: bool = False,
     ) -> Iterator[list[tuple[Host, HostResult]]]:
-        """The same, in lists of those hosts that answered within a second of each other."""
+        """The same, in lists of those hosts that answered within a second of each other.
+
+        With ``ahead`` more hosts are connected to than are talked to, so that those that are silent
+        keep no others waiting. It is for what changes nothing: a host may get its request later
+        than that was made.
+        """
         if not hosts:
             return
         end = clock.monotonic() + patience
@@ -99,9 +108,8 @@ class Fleet:
                 again = True
 
         with (
-            self.asking() as own,
-            shared(own, self._config, len(hosts)) as ask,
-            self._pool(len(hosts)) as pool,
+            shared(self.asking, self._config, len(hosts), AHEAD if ahead else 1) as ask,
+            self._pool(len(hosts), AHEAD if ahead else 1) as pool,
         ):
             asked = [pool.submit(ask_until, ask, host) for host in hosts]
             for future in asked:
@@ -129,9 +137,13 @@ class Fleet:
             return {host.name: why for host, why in zip(hosts, found) if why}
 
     @contextmanager
-    def asking(self) -> Iterator[Ask]:
-        """Asks one host in this process, with the login of one call."""
-        with self._login() as login:
+    def asking(self, seats: int = 0) -> Iterator[Ask]:
+        """Asks one host in this process, with the login of one call.
+
+        With ``seats`` it may be called by any number of threads: so many of them talk at a time,
+        and the others connect.
+        """
+        with self._login(seats) as login:
 
             def ask(question: Question) -> HostResult:
                 if not question.again:
@@ -147,15 +159,16 @@ class Fleet:
             yield ask
 
     @contextmanager
-    def _login(self) -> Iterator[Login]:
+    def _login(self, seats: int = 0) -> Iterator[Login]:
         """The login of one call: its key is read anew, its jump hosts are left in the end."""
         own = self._config
         key, command = load_login_key(own), own.ssh_command or BOOTSTRAP
         with Jumps() as jumps:
-            yield Login(own.ssh_user, command, key, self._known, own.ssh_timeout, jumps)
+            told = (own.ssh_user, command, key, self._known, own.ssh_timeout, jumps)
+            yield Login(*told, BoundedSemaphore(seats) if seats else None)
 
-    def _pool(self, most: int) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(min(self._config.ssh_threads, most))
+    def _pool(self, most: int, ahead: int = 1) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(min(self._config.ssh_threads * ahead, most))
 
     def _ask_one(self, login: Login, question: Question) -> HostResult:
         host, verb = question.host, question.verb

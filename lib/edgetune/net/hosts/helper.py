@@ -26,8 +26,9 @@ def main() -> None:
         with lock:
             write(answers, (number, result))
 
-    config, threads = load(sys.stdin.buffer)
-    with Fleet(config).asking() as ask, ThreadPoolExecutor(threads) as pool:
+    config, threads, ahead = load(sys.stdin.buffer)
+    asking = Fleet(config).asking(threads if ahead > 1 else 0)
+    with asking as ask, ThreadPoolExecutor(threads * ahead) as pool:
         write(answers, "up")
         with suppress(EOFError):
             while True:

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from queue import SimpleQueue
 from typing import IO, Any, Callable
 
@@ -50,8 +50,11 @@ Ask = Callable[[Question], HostResult]
 
 
 @contextmanager
-def shared(own: Ask, config: Config, hosts: int) -> Iterator[Ask]:
-    """Asks as ``own`` does, at most ``ssh_threads`` at a time, on all cores where hosts are many.
+def shared(
+    asking: Callable[[int], AbstractContextManager[Ask]], config: Config, hosts: int, ahead: int
+) -> Iterator[Ask]:
+    """Asks as ``asking`` does, at most ``ssh_threads`` at a time, on all cores where hosts are
+    many. With ``ahead`` above 1 so many times as many are connected to meanwhile.
 
     Our own process begins at once; helpers join it when they are up. One that does not begin, or
     ends, leaves the work to the others; the hosts that it was asking are unreachable.
@@ -59,8 +62,16 @@ def shared(own: Ask, config: Config, hosts: int) -> Iterator[Ask]:
     threads = min(config.ssh_threads, hosts)
     cores = min(threads, len(os.sched_getaffinity(0)) if hosts >= FROM else 1)
     each = threads // cores
+    ours = threads - each * (cores - 1)
+    with asking(ours if ahead > 1 else 0) as own:
+        yield from _shared(own, config, ours, each, cores - 1, ahead)
+
+
+def _shared(
+    own: Ask, config: Config, ours: int, each: int, others: int, ahead: int
+) -> Iterator[Ask]:
     seats: SimpleQueue[Ask] = SimpleQueue()
-    for _ in range(threads - each * (cores - 1)):
+    for _ in range(ours * ahead):
         seats.put(own)
     helpers: list[_Helper] = []
 
@@ -72,9 +83,9 @@ def shared(own: Ask, config: Config, hosts: int) -> Iterator[Ask]:
             seats.put(own if getattr(seat, "is_over", False) else seat)
 
     try:
-        for _ in range(cores - 1):
+        for _ in range(others):
             with suppress(OSError):  # no memory for one, or no process
-                helpers.append(_Helper(config, each, seats))
+                helpers.append(_Helper(config, each, ahead, seats))
         yield ask
     finally:
         for helper in helpers:
@@ -84,10 +95,10 @@ def shared(own: Ask, config: Config, hosts: int) -> Iterator[Ask]:
 class _Helper:
     """One of them; it puts its seats when it is up."""
 
-    def __init__(self, config: Config, threads: int, seats: SimpleQueue[Ask]) -> None:
+    def __init__(self, config: Config, threads: int, ahead: int, seats: SimpleQueue[Ask]) -> None:
         self.is_over = False
         # Its conversations have deadlines of their own; this is a second bolt.
-        self._longest = 2 * config.ssh_timeout + _SPARE
+        self._longest, self._ahead = 2 * config.ssh_timeout + _SPARE, ahead
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[Host, Future[HostResult]]] = {}
         self._asked = 0
@@ -98,10 +109,10 @@ class _Helper:
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        self._reader = threading.Thread(target=self._read, args=(threads, seats))
+        self._reader = threading.Thread(target=self._read, args=(threads * ahead, seats))
         self._reader.start()
         with suppress(OSError):
-            write(self._process.stdin, (config, threads))
+            write(self._process.stdin, (config, threads, ahead))
 
     def __call__(self, question: Question) -> HostResult:
         """Ask a host there; it is unreachable if the helper ends meanwhile."""
@@ -115,7 +126,7 @@ class _Helper:
             else:
                 answer.set_result(_lost(question.host))
         try:
-            return answer.result(question.timeout + self._longest)
+            return answer.result(self._ahead * question.timeout + self._longest)
         except LateError:
             self._process.kill()  # it was stopped, or worse
             return _lost(question.host)

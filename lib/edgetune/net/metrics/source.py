@@ -35,7 +35,7 @@ class Sampled:
 
     ``drift`` are its settings that are not as a standing tuning left them. ``health`` says what
     its service does that does not answer well, ``log`` why its access log was not read, or not all
-    of it. They are empty where a source cannot tell.
+    of it. They are empty where a source cannot tell. ``silent`` says that the host was not reached.
     """
 
     sample: Sample | None = None
@@ -43,6 +43,7 @@ class Sampled:
     drift: Sequence[Drift] = ()
     health: str = ""
     log: str = ""
+    silent: bool = False
 
     def __post_init__(self) -> None:
         # It goes into records, and a stranger may have written it.

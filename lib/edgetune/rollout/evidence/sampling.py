@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import TypedDict
@@ -27,7 +27,7 @@ from edgetune.base.documents.options import LEAST_SAMPLES, Options
 from edgetune.base.documents.sample import Drift, Sample
 from edgetune.base.documents.table import SampleTable
 from edgetune.base.durations import duration
-from edgetune.base.errors import EdgetuneError, RefusedError, SourceError
+from edgetune.base.errors import DamagedError, EdgetuneError, RefusedError, SourceError
 from edgetune.base.names import few
 from edgetune.judge.limits import peak_load
 from edgetune.net.metrics.source import MetricNames, Sampled
@@ -35,6 +35,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
 from edgetune.rollout.record.heads import all_heads, living_heads
 from edgetune.rollout.record.rollout import Record, load_plan
+from edgetune.rollout.store.heartbeat import Heartbeat
 from edgetune.site.inventory import Host, Pop
 
 HEALTH_REQUESTS = 5
@@ -46,6 +47,10 @@ _STALE, _STALE_INTERVALS = 300.0, 3
 # Settings of one host that are told one by one.
 _MOST_DRIFT = 50
 _LONGEST_MS = 600_000
+
+
+# After so many sweeps in a row the guard has told of a silent host, which then rests.
+_SILENT = 4
 
 
 def sampled_by_rule(pop: str) -> str:
@@ -102,10 +107,69 @@ class Found:
         }
 
 
-def sample_pops(context: Context, pops: Sequence[str]) -> Found:
+class Sweep:
+    """What is told of each PoP as its last host is: here nobody keeps it."""
+
+    def left_out(self, pop: str) -> Mapping[str, str]:
+        """Hosts of a PoP that are not asked over SSH this time, each with the reason."""
+        return {}
+
+    def comes_last(self, pop: str) -> Collection[str]:
+        """Hosts of a PoP that are asked after all others."""
+        return ()
+
+    def ended(self, pop: str, told: Mapping[str, Sampled]) -> None:
+        """All of a PoP was told, by host."""
+
+
+class SweepOfRule(Sweep):
+    """That of the rule ``sample_running``: it says of each PoP when it was sampled, as that ends.
+
+    A host that was silent is asked last: it keeps no other waiting. After ``_SILENT`` sweeps in a
+    row it is left out of one sweep of two, and after twice as many out of two of three. By then the
+    guard has told that it is lost, and no pause is so long that it would be told again.
+    """
+
+    def __init__(self, context: Context, pops: Iterable[str]) -> None:
+        self._context = context
+        self._silent = {pop: self._last(pop) for pop in pops}
+
+    def _last(self, pop: str) -> Mapping[str, tuple[int, int]]:
+        # One that is damaged tells of no host that was silent.
+        with suppress(DamagedError):
+            last = self._context.heartbeats.last(sampled_by_rule(pop))
+            return last.silent if last else {}
+        return {}
+
+    def left_out(self, pop: str) -> Mapping[str, str]:
+        return {
+            host: f"no answer to {times} sweeps in a row; it is asked again in {rest + 1} min"
+            for host, (times, rest) in self._silent[pop].items()
+            if rest
+        }
+
+    def comes_last(self, pop: str) -> Collection[str]:
+        return self._silent[pop].keys()
+
+    def ended(self, pop: str, told: Mapping[str, Sampled]) -> None:
+        silent: dict[str, tuple[int, int]] = {}
+        for host in (host for host, own in told.items() if own.silent):
+            times, rest = self._silent[pop].get(host, (0, 0))
+            silent[host] = (times, rest - 1) if rest else (times + 1, _rest(times + 1))
+        beat = Heartbeat(clock.wall(), silent=silent)
+        self._context.heartbeats.beat(sampled_by_rule(pop), beat)
+
+
+def _rest(times: int) -> int:
+    """How many sweeps leave out a host that was silent so many times."""
+    return min(times // _SILENT, 2)
+
+
+def sample_pops(context: Context, pops: Sequence[str], sweep: Sweep | None = None) -> Found:
     """Take one sample of every host of PoPs."""
     found = Found()
-    for told in _sweep(context, [context.known_inventory.pop(name) for name in pops]).values():
+    asked = [context.known_inventory.pop(name) for name in pops]
+    for told in _sweep(context, asked, sweep or Sweep()).values():
         errors = {host: own.error for host, own in told.items() if own.error}
         drift = {host: _drift_of(own.drift) for host, own in told.items() if own.drift}
         logs = {host: own.log for host, own in told.items() if own.log}
@@ -211,52 +275,73 @@ def _usual_gap(times: Sequence[float]) -> float:
 
 def sample_pop(context: Context, pop: Pop) -> list[Sample]:
     """Take one sample of every host of a PoP, and keep those that there are."""
-    told = _sweep(context, [pop])[pop.name].values()
+    told = _sweep(context, [pop], Sweep())[pop.name].values()
     return [own.sample for own in told if own.sample is not None]
 
 
-def _sweep(context: Context, pops: Sequence[Pop]) -> dict[str, dict[str, Sampled]]:
+def _sweep(context: Context, pops: Sequence[Pop], sweep: Sweep) -> dict[str, dict[str, Sampled]]:
     """Sample PoPs by all of their sources, and keep what has come while slow hosts are awaited.
 
     By PoP and host, in the order of the inventory.
     """
     told: dict[Host, list[Sampled]] = {}
+    found: dict[str, dict[str, Sampled]] = {}
+    left = {pop.name: len(pop.views) * len(pop.hosts) for pop in pops}
+    by_name = {pop.name: pop for pop in pops}
     for number in range(max((len(pop.views) for pop in pops), default=0)):
-        for host, own in _sweep_by(context, pops, number).items():
-            told.setdefault(host, []).append(own)
-    return {pop.name: {host.name: joined(told[host]) for host in pop.hosts} for pop in pops}
+        for name, part in _sweep_by(context, pops, number, sweep):
+            for host, own in part.items():
+                told.setdefault(host, []).append(own)
+            left[name] -= len(part)
+            if not left[name]:
+                found[name] = {host.name: joined(told[host]) for host in by_name[name].hosts}
+                sweep.ended(name, found[name])
+    return {pop.name: found[pop.name] for pop in pops}
 
 
-def _sweep_by(context: Context, pops: Sequence[Pop], number: int) -> dict[Host, Sampled]:
+def _sweep_by(
+    context: Context, pops: Sequence[Pop], number: int, sweep: Sweep
+) -> Iterator[tuple[str, dict[Host, Sampled]]]:
     """By the source of that number of each PoP. PoPs with the same source are sampled at once."""
-    views = {pop.name: pop.views[number] for pop in pops if number < len(pop.views)}
-    told: dict[Host, Sampled] = {}
-    for name in dict.fromkeys(view.metrics.source for view in views.values()):
-        own = [view for view in views.values() if view.metrics.source == name]
-        view_of = {host: view for view in own for host in view.hosts}
-        for part in context.metric_source(name).sample(view_of, HEALTH_REQUESTS):
-            told.update(part)
-            _keep(context, part, view_of, number)
-    return told
+    views = [pop.views[number] for pop in pops if number < len(pop.views)]
+    for name in dict.fromkeys(view.metrics.source for view in views):
+        own = [view for view in views if view.metrics.source == name]
+        pop_of, told = _asked(own, sweep if name == "hosts" else Sweep())
+        yield from told
+        for part in context.metric_source(name).sample(pop_of, HEALTH_REQUESTS):
+            by_pop: dict[str, dict[Host, Sampled]] = {}
+            for host, sampled in part.items():
+                by_pop.setdefault(pop_of[host].name, {})[host] = sampled
+            for pop, hosts in by_pop.items():
+                fresh = [each.sample for each in hosts.values() if each.sample is not None]
+                if fresh:
+                    context.samples.add(pop, fresh, number)
+                yield pop, hosts
 
 
-def _keep(
-    context: Context, part: Mapping[Host, Sampled], pop_of: Mapping[Host, Pop], number: int
-) -> None:
-    samples: dict[str, list[Sample]] = {}
-    for host, own in part.items():
-        if own.sample is not None:
-            samples.setdefault(pop_of[host].name, []).append(own.sample)
-    for pop, fresh in samples.items():
-        context.samples.add(pop, fresh, number)
+def _asked(
+    views: Sequence[Pop], sweep: Sweep
+) -> tuple[dict[Host, Pop], list[tuple[str, dict[Host, Sampled]]]]:
+    """The hosts that are asked, in this order, and by PoP what is told of the others."""
+    first, last, told = [], [], []
+    for view in views:
+        out, silent = sweep.left_out(view.name), sweep.comes_last(view.name)
+        asked = [host for host in view.hosts if host.name not in out]
+        first += [(host, view) for host in asked if host.name not in silent]
+        last += [(host, view) for host in asked if host.name in silent]
+        left = [host for host in view.hosts if host.name in out]
+        if left:
+            told.append((view.name, {h: Sampled(error=out[h.name], silent=True) for h in left}))
+    return dict([*first, *last]), told
 
 
 def joined(told: Sequence[Sampled]) -> Sampled:
     """What the sources of a host told, as one: the sample of the first that has one, and gauges of
     the others that it lacks. It may have errors of the others all the same."""
     samples = [own.sample for own in told if own.sample is not None]
+    silent = any(own.silent for own in told)
     if not samples:
-        return Sampled(error=_errors(told))
+        return Sampled(error=_errors(told), silent=silent)
     gauges = {name: value for each in samples[::-1] for name, value in each.gauges.items()}
     return Sampled(
         replace(samples[0], gauges=gauges),
@@ -264,6 +349,7 @@ def joined(told: Sequence[Sampled]) -> Sampled:
         drift=[row for own in told for row in own.drift],
         health="; ".join(own.health for own in told if own.health),
         log="; ".join(own.log for own in told if own.log),
+        silent=silent,
     )
 
 

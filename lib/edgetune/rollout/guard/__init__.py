@@ -18,7 +18,7 @@ from typing import Any, Callable, NamedTuple
 
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED
-from edgetune.base.errors import EdgetuneError, StoreError
+from edgetune.base.errors import EdgetuneError, InputError, StoreError
 from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
@@ -26,6 +26,7 @@ from edgetune.rollout.guard import degraded, pausing, stalled
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Kept, Watched
 from edgetune.rollout.ownership.kill_switch import stopped_by
+from edgetune.rollout.ownership.owner import idle_times
 from edgetune.rollout.record.heads import (
     Unreadable,
     keeping_their_pop,
@@ -33,6 +34,8 @@ from edgetune.rollout.record.heads import (
     unreadable_text,
 )
 from edgetune.rollout.store.heartbeat import GUARD, Heartbeat
+from edgetune.rollout.store.inventory import digest_of_source
+from edgetune.site.inventory import Inventory
 
 Check = Callable[[Watched], "Finding | None"]
 
@@ -68,6 +71,7 @@ class Guard:
         self._alone = Alone()
         self._turns: Turns = self._alone
         self._kept: Kept = {}
+        self._inventory: tuple[str, Inventory] | None = None
 
     def look(self, context: Context) -> Iterator[Found]:
         """Everything that stands now, or nothing while another guard looks.
@@ -98,6 +102,7 @@ class Guard:
             self._turns.give_up(self._name)
 
     def _look(self, context: Context, turns: Turns) -> Iterator[Found]:
+        self._keep_inventory(context)
         now, stopped, pauses = clock.wall(), stopped_by(context), all_pauses(context)
         rounds: list[dict[str, object]] = []
         with self._going_on("stuck_rounds"):
@@ -112,8 +117,11 @@ class Guard:
         last = {head.pop: head for head in heads}
         epochs = {(head.id, head.epoch) for head in last.values()}
         self._kept = {key: known for key, known in self._kept.items() if key in epochs}
+        wanting = [pop for pop, head in last.items() if head.wants_a_workflow]
+        idle = idle_times(context, wanting)
         for pop, head in last.items():
-            watched = Watched(context, head, now, self._kept, pauses.get(pop, {}), stopped)
+            of_pop = pauses.get(pop, {})
+            watched = Watched(context, head, now, self._kept, of_pop, stopped, idle.get(pop))
             for trigger, check in CHECKS:
                 finding = None
                 with self._going_on(f"{pop}, {head.id}: {check.__name__}"):
@@ -122,6 +130,16 @@ class Guard:
                     # No rule can do anything while all is stopped; its action would fail each time.
                     again = finding.is_acted_on and not stopped
                     yield from _told_now(turns, trigger, finding.payload, again)
+
+    def _keep_inventory(self, context: Context) -> None:
+        """A file that is the same still is not parsed anew at each look."""
+        told = digest_of_source(context.config)
+        if self._inventory and told and self._inventory[0] == told:
+            context.inventory = self._inventory[1]
+            return
+        # Where the file is wrong each check says so that needs it.
+        with suppress(InputError):
+            self._inventory = told, context.inventory
 
     @contextmanager
     def _going_on(self, what: str) -> Iterator[None]:

@@ -26,11 +26,11 @@ def stalled_rollout(watched: Watched) -> Finding | None:
     head, context = watched.head, watched.opened.context
     if watched.stopped or not watched.under_way or watched.is_paused(EXECUTION):
         return None
-    if is_orphaned(context, head):
-        idle = roughly(round(idle_time(context, head.pop)))
+    if is_orphaned(context, head, watched.idle):
+        silent = idle_time(context, head.pop) if watched.idle is None else watched.idle
         return watched.finding(
-            f"{head.id} is {head.state}, and nobody made a step for {idle}; the rule "
-            f"recover_orphans picks it up if it is enabled, "
+            f"{head.id} is {head.state}, and nobody made a step for {roughly(round(silent))}; the "
+            f"rule recover_orphans picks it up if it is enabled, "
             f"{command('recover_rollout', rollout=head.id)} at once",
             "stalled",
             is_acted_on=False,

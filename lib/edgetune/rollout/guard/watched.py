@@ -8,6 +8,8 @@ from collections.abc import Mapping, MutableMapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from edgetune.base import clock
+from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.table import SampleTable
@@ -23,6 +25,8 @@ from edgetune.rollout.status.present import Present
 
 # How far back samples are read: this many seconds, and this many intervals.
 _BACK, _INTERVALS_BACK = 600.0, 10
+# By so many seconds a wall clock may move before moments are read anew.
+_SHIFTED = 1.0
 
 
 class Finding(NamedTuple):
@@ -34,10 +38,17 @@ class Finding(NamedTuple):
 
 class Known(Rollout):
     """A rollout in one epoch, over many looks of the guard: plan, baseline and the newest look do
-    not change in it, so each is read once; the head and the context are those of the last look."""
+    not change in it, so each is read once; the head and the context are those of the last look.
+
+    Batches are listed at each look, and decoded where their text is another one.
+    """
 
     _health: Mapping[str, float] | None = None
     _look: tuple[int, Look] | None = None
+
+    def __init__(self, context: Context, head: Head) -> None:
+        super().__init__(context, head)
+        self._decoded: dict[int, tuple[str | None, Batch, float]] = {}
 
     @cached_property
     def soak(self) -> Soak:
@@ -51,6 +62,16 @@ class Known(Rollout):
             baseline = self.baseline()
             self._health = baseline.health if baseline else None
         return self._health
+
+    def _batch(self, number: int, text: str | None) -> Batch:
+        if number in self._decoded:
+            known, batch, shift = self._decoded[number]
+            # Its moments are those of the present wall clock.
+            if known == text and abs(clock.shift_since(batch.clock) - shift) < _SHIFTED:
+                return batch
+        batch = super()._batch(number, text)
+        self._decoded[number] = text, batch, clock.shift_since(batch.clock)
+        return batch
 
     def look(self, number: int) -> Look:
         """As ``Record`` does."""
@@ -67,7 +88,8 @@ class Watched(Present):
     """The last rollout of a PoP, and what checks need of it; each part is read once.
 
     ``kept`` has what is known of rollouts from earlier looks, ``pauses`` are those of its PoP,
-    ``stopped`` says why everything is, ``now`` is the time of this look in epoch seconds.
+    ``stopped`` says why everything is, ``now`` is the time of this look in epoch seconds. ``idle``
+    is for how long its owner made no step, None where that is not known yet.
     """
 
     opened: Known
@@ -80,11 +102,12 @@ class Watched(Present):
         kept: Kept,
         pauses: Mapping[str, Pause],
         stopped: str,
+        idle: float | None = None,
     ) -> None:
         super().__init__(Record(context, head), now)
         self.opened = kept.setdefault((head.id, head.epoch), Known(context, head))
         self.opened.context, self.opened.head = context, head
-        self.pauses, self.stopped = pauses, stopped
+        self.pauses, self.stopped, self.idle = pauses, stopped, idle
 
     @property
     def under_way(self) -> bool:

@@ -14,6 +14,7 @@ Silent is an owner whose action gives no sign of life, or that made no step for 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from edgetune.base import clock
 from edgetune.base.documents.head import Head
@@ -46,21 +47,21 @@ def owner_of(context: Context, head: Head) -> OwningExecution | None:
     return context.executions.owner(head.owner)
 
 
-def is_orphaned(context: Context, head: Head) -> bool:
+def is_orphaned(context: Context, head: Head, idle: float | None = None) -> bool:
     """Whether somebody should be carrying the rollout on, or measures its capacity, and nobody is;
-    errors as ``owner_of``."""
+    errors as ``owner_of``. ``idle`` is its ``idle_time`` where that is known already."""
     if not head.wants_a_workflow:
         return head.left_measuring(clock.wall())
     owner = owner_of(context, head)
     if owner and (owner.is_paused or owner.has_ended):
         return owner.has_ended
-    try:
-        interval: float = Record(context, head).plan.options.interval
-    except RefusedError:
+    idle = idle_time(context, head.pop) if idle is None else idle
+    patience = context.config.owner_timeout
+    if patience < idle < context.config.claim_ttl:
         # A damaged plan must not hide the other orphans.
-        interval = 0
-    idle = idle_time(context, head.pop)
-    if idle >= context.config.claim_ttl or idle > context.config.owner_timeout + interval:
+        with suppress(RefusedError):
+            patience += Record(context, head).plan.options.interval
+    if idle >= context.config.claim_ttl or idle > patience:
         return True
     if idle <= SILENT or not context.executions:
         return False

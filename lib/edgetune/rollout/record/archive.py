@@ -9,25 +9,38 @@ claim of the PoP, and writes in this order: what the archive will hold, the copy
 original is deleted. Whoever stops in between leaves a head in both places. Readers prefer the
 original, and the next who moves something there goes on. A rollout that is taken up again is
 written to its first place; the copy is written over once it has ended.
+
+What the archive holds of a PoP counts its copies, so that nobody reads them to count. It names the
+rollouts that are moving, which it does not count, before the first of them moves, and counts them
+after the last one has. So each rollout is counted once, whoever stops in between. The steps that a
+rollout took are counted along, and then forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import replace
 from types import MappingProxyType
 
 from edgetune import __version__
 from edgetune.base import clock
 from edgetune.base.documents.effect import effect_key, read_effect
 from edgetune.base.documents.head import ENDED, ID, PROMOTED, Head, archive_key, head_key, runs
-from edgetune.base.documents.past import Past, Standing, Tried, past_key, read_past
+from edgetune.base.documents.past import Past, Standing, Tally, Tried, past_key, read_past
+from edgetune.base.documents.steps import StepsTaken, read_steps, steps_key
 from edgetune.base.documents.words import Decision, State
 from edgetune.base.durations import DAY
-from edgetune.base.errors import EdgetuneError, FencedError, RefusedError
+from edgetune.base.errors import DamagedError, EdgetuneError, FencedError, RefusedError
 from edgetune.base.sanitize import shortened
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.heads import Unreadable, read_archived_heads, read_living_heads
+from edgetune.rollout.record.heads import (
+    Unreadable,
+    archived_head,
+    read_archived_heads,
+    read_living_heads,
+)
 from edgetune.rollout.store.claims import Claim
 from edgetune.rollout.store.records import value_of
 
@@ -50,6 +63,7 @@ def past_of(context: Context, pop: str) -> Past | None:
 
 
 def _read_again(context: Context, pop: str) -> Past | None:
+    """As the copies in the archive tell it; without tallies, which the sweep makes."""
     heads, unreadable = read_archived_heads(context, pop)
     every: list[Head | Unreadable] = [*heads, *unreadable]
     if not every:
@@ -95,6 +109,78 @@ def _taken_back(head: Head) -> Tried | None:
     judged = look and (look.decision is Decision.ROLL_BACK or was_held) and not _fell(head)
     why = look.reason if look and judged else stays[first][0].told
     return Tried(head.id, stays[first][0].at, shortened(why, _LONGEST))
+
+
+def count_rollouts(context: Context, living: Sequence[Head]) -> dict[tuple[str, str], Tally]:
+    """By PoP and tuning, the living rollouts and those of the archive, counted."""
+    now, prefix, steps = clock.wall(), past_key(""), _steps_taken(context, "")
+    by_pop: dict[str, list[Head]] = {}
+    for head in living:
+        by_pop.setdefault(head.pop, []).append(head)
+    found: dict[tuple[str, str], Tally] = {}
+    for key, text in context.store.list(prefix).items():
+        pop = key[len(prefix) :]
+        told = _counted(context, pop, text, by_pop.get(pop, []), steps)
+        found.update({(pop, tuning): tally for tuning, tally in told.items()})
+    for head in living:
+        _count(found.setdefault((head.pop, head.tuning), Tally()), head, steps, now)
+    return found
+
+
+def _counted(
+    context: Context, pop: str, text: str, living: Sequence[Head], steps: Mapping[str, StepsTaken]
+) -> dict[str, Tally]:
+    """The rollouts of a PoP that lie in the archive alone, by tuning."""
+    names, past = {head.id for head in living}, None
+    with suppress(RefusedError):
+        past = read_past(pop, text)
+    if past is None or past.tallies is None:
+        copies = [head for head in read_archived_heads(context, pop)[0] if head.id not in names]
+        return _tallies({}, copies, steps)
+    copies = _copies(context, [name for name in past.moving if name not in names])
+    again = _copies(context, [name for name in names if _is_counted(past, name)])
+    return _tallies(past.tallies, copies, steps, again)
+
+
+def _is_counted(past: Past, rollout: str) -> bool:
+    """Whether the tallies count the copy of a rollout, if there is one."""
+    return rollout <= past.last and rollout not in past.moving
+
+
+def _copies(context: Context, rollouts: Iterable[str]) -> list[Head]:
+    """Those that lie in the archive and can be read."""
+    found = (archived_head(context, name) for name in rollouts)
+    return [head for head in found if head is not None]
+
+
+def _tallies(
+    before: Mapping[str, Tally],
+    heads: Iterable[Head],
+    steps: Mapping[str, StepsTaken],
+    again: Iterable[Head] = (),
+) -> dict[str, Tally]:
+    """With some rollouts counted, and without those that are counted at another place ``again``."""
+    found, now = deepcopy({**before}), clock.wall()
+    for head in heads:
+        _count(found.setdefault(head.tuning, Tally()), head, steps, now)
+    for head in again:
+        found.setdefault(head.tuning, Tally()).count(head, now, -1)
+    return found
+
+
+def _count(tally: Tally, head: Head, steps: Mapping[str, StepsTaken], now: float) -> None:
+    tally.count(head, now)
+    if head.id in steps:
+        tally.count_steps(steps[head.id])
+
+
+def _steps_taken(context: Context, start: str) -> dict[str, StepsTaken]:
+    """By the ids of rollouts that begin so. One that cannot be read counts as one that is gone."""
+    prefix, found = steps_key(""), {}
+    for key, text in context.store.list(steps_key(start)).items():
+        with suppress(RefusedError):
+            found[key[len(prefix) :]] = read_steps(key[len(prefix) :], text)
+    return found
 
 
 def has_past(context: Context) -> bool:
@@ -167,7 +253,56 @@ def sweep_ended(context: Context, heads: Sequence[Head]) -> int:
     for pop in sorted({head.pop for head in _due(heads) if head.pop not in busy}):
         if moved < SWEPT_AT_ONCE:
             moved += _sweep(context, pop, SWEPT_AT_ONCE - moved)
+    if not moved:
+        _count_one(context, busy)
     return moved
+
+
+def _count_one(context: Context, busy: Container[str]) -> None:
+    """Count the archive of one PoP that was not counted yet, or whose count is damaged."""
+    prefix = past_key("")
+    for key, text in context.store.list(prefix).items():
+        pop = key[len(prefix) :]
+        if pop not in busy and not _has_tallies(pop, text):
+            with suppress(FencedError), _claimed(context, pop) as claim:
+                known = _read_again(context, pop)
+                if known is None:
+                    continue
+                steps = _steps_taken(context, f"{pop}-")
+                heads, _ = read_archived_heads(context, pop)
+                past = replace(known, tallies=_tallies({}, heads, steps)).document()
+                _write(context, pop, claim, _TTL, key, past)
+                _forget_steps(context, pop, claim, _TTL, steps.keys() & {own.id for own in heads})
+                return
+
+
+def _has_tallies(pop: str, text: str) -> bool:
+    try:
+        # To read hundreds of them at each sweep takes longer than all else that it does.
+        return '"tallies": {' in text or read_past(pop, text).tallies is not None
+    except DamagedError:
+        return False
+    except RefusedError:
+        # A later version wrote it, and knows better.
+        return True
+
+
+@contextmanager
+def _claimed(context: Context, pop: str) -> Iterator[Claim]:
+    """The claim of a PoP for the body; FencedError where somebody has it."""
+    claim = context.claims.take(pop, CLAIMED_BY, _TTL)
+    try:
+        yield claim
+    finally:
+        context.claims.release(pop, claim)
+
+
+def _forget_steps(
+    context: Context, pop: str, claim: Claim, ttl: float, rollouts: Iterable[str]
+) -> None:
+    for name in rollouts:
+        context.claims.renew(pop, claim, ttl)
+        context.store.delete(steps_key(name))
 
 
 def _may_leave(head: Head) -> bool:
@@ -193,16 +328,11 @@ def _sweep(context: Context, pop: str, most: int) -> int:
     if not _due_now(context, pop):
         return 0
     try:
-        claim = context.claims.take(pop, CLAIMED_BY, _TTL)
+        with _claimed(context, pop) as claim:
+            # One may have begun, or been taken up again, before the claim.
+            return _move(context, pop, _due_now(context, pop)[:most], claim, _TTL)
     except FencedError:
         return 0
-    try:
-        # One may have begun, or been taken up again, before the claim.
-        return _move(context, pop, _due_now(context, pop)[:most], claim, _TTL)
-    except FencedError:
-        return 0
-    finally:
-        context.claims.release(pop, claim)
 
 
 def _due_now(context: Context, pop: str) -> list[Head]:
@@ -213,8 +343,8 @@ def _due_now(context: Context, pop: str) -> list[Head]:
 def _move(context: Context, pop: str, ended: Sequence[Head], claim: Claim, ttl: float) -> int:
     if not ended:
         return 0
-    before = past_of(context, pop)
-    past = _with(before, ended)
+    before, steps = past_of(context, pop), _steps_taken(context, f"{pop}-")
+    past = _leaving(context, before, ended, steps)
     _write(context, pop, claim, ttl, past_key(pop), past.document() if past != before else None)
     for head in ended:
         _write(context, pop, claim, ttl, *_effect(context, head))
@@ -222,6 +352,12 @@ def _move(context: Context, pop: str, ended: Sequence[Head], claim: Claim, ttl: 
         _write(context, pop, claim, ttl, archive_key(head.id), text)
         context.claims.renew(pop, claim, ttl)
         context.store.delete(head_key(head.id))
+    arrived = past_with(past, ended, steps)
+    if arrived != past:
+        _write(context, pop, claim, ttl, past_key(pop), arrived.document())
+    if arrived.tallies is not None:
+        told = {*past.moving, *(before.moving if before else ())} - {*arrived.moving}
+        _forget_steps(context, pop, claim, ttl, steps.keys() & told)
     return len(ended)
 
 
@@ -234,13 +370,37 @@ def _effect(context: Context, head: Head) -> tuple[str, str | None]:
     return key, None
 
 
-def _with(before: Past | None, ended: Sequence[Head]) -> Past:
-    known = before or Past(1, ended[0].id, {})
-    return Past(
+def _leaving(
+    context: Context, before: Past | None, ended: Sequence[Head], steps: Mapping[str, StepsTaken]
+) -> Past:
+    """Before the first of them moves; those of an earlier move that stopped are settled."""
+    known = before or Past(1, ended[0].id, {}, tallies={})
+    names = [head.id for head in ended]
+    past = Past(
         max(known.epoch, *(head.epoch for head in ended)),
-        max(known.last, *(head.id for head in ended)),
+        max(known.last, *names),
         _standing(ended, known.standing),
         _tried(ended, known.tried),
+    )
+    if known.tallies is None:
+        return past
+    left = [name for name in known.moving if name not in names]
+    still = [name for name in left if context.store.get(head_key(name)) is not None]
+    moved = _copies(context, [name for name in left if name not in still])
+    again = _copies(context, [name for name in names if before and _is_counted(before, name)])
+    tallies = _tallies(known.tallies, moved, steps, again)
+    return replace(past, tallies=tallies, moving=[*still, *names])
+
+
+def past_with(past: Past, ended: Sequence[Head], steps: Mapping[str, StepsTaken]) -> Past:
+    """With rollouts that have moved."""
+    if past.tallies is None:
+        return past
+    names = {head.id for head in ended}
+    return replace(
+        past,
+        tallies=_tallies(past.tallies, ended, steps),
+        moving=[name for name in past.moving if name not in names],
     )
 
 

@@ -115,6 +115,14 @@ def read_archived_heads(context: Context, pop: str) -> tuple[list[Head], list[Un
     return _read(pop, {}, _texts(context, archive_key(""), pop))
 
 
+def archived_head(context: Context, rollout: str) -> Head | None:
+    """That in the archive, be it that it lies among the living, too; None where none can be
+    read."""
+    text = context.store.get(archive_key(rollout))
+    found = None if text is None else _head_of(rollout, text, True)
+    return found if isinstance(found, Head) else None
+
+
 def _living_texts(context: Context, pop: str) -> dict[str, str]:
     found = _texts(context, head_key(""), pop)
     for name in context.strays if pop else ():

@@ -13,13 +13,18 @@ from dataclasses import fields, replace
 
 from edgetune.base import clock
 from edgetune.base.documents import inventory
-from edgetune.base.documents.reading import digest_of
 from edgetune.base.errors import DamagedError, InputError, RefusedError
 from edgetune.base.names import hosts_text, listed
 from edgetune.base.sanitize import command
 from edgetune.net.inventories import open_inventory, read_pop, source_of
 from edgetune.rollout.context import Context
-from edgetune.rollout.store.inventory import StoredInventory, kept_inventory, readable_index
+from edgetune.rollout.store.inventory import (
+    LARGE,
+    StoredInventory,
+    digest_of_source,
+    kept_inventory,
+    readable_index,
+)
 from edgetune.rollout.store.records import value_of
 from edgetune.site.inventory import Host, Inventory, Pop
 
@@ -56,6 +61,9 @@ def inventory_for_plans(context: Context, kept: inventory.KeptInventory | None) 
         age = clock.wall() - kept.read
         if 0 <= age < context.config.inventory_max_age:
             return StoredInventory(context.store, kept)
+    if kept is not None and kept.file and kept.file == digest_of_source(context.config, LARGE):
+        # All of it was read, and is kept.
+        return context.inventory
     found = open_inventory(context.config)
     _keep(context, found, kept)
     context.inventory = found
@@ -140,7 +148,7 @@ def _keep(
     all_may_go = context.config.inventory_shrink == 1
     for name in {*accepted, *(set(pops) - set(found.pop_names()) if all_may_go else ())}:
         pops.pop(name, None)
-    told = {name: digest_of(found.entry(name)) for name in found.pop_names()}
+    told = {name: inventory.digest_of_entry(found.entry(name)) for name in found.pop_names()}
     for name, digest in told.items():
         if pops.get(name) == digest:
             continue

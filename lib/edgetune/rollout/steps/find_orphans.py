@@ -52,8 +52,10 @@ def find_orphans(context: Context) -> OrphansResult:
         keep_strays(context.store, context.strays)
     paused = keep_pauses_of_executions(context, heads)
     stopped = stopped_by(context)
-    orphans = [] if stopped else [head for head in heads if is_orphaned(context, head)]
-    waited = idle_times(context, [head.pop for head in orphans])
+    waited = idle_times(context, [*{head.pop for head in heads}])
+    orphans = [
+        head for head in heads if not stopped and is_orphaned(context, head, waited[head.pop])
+    ]
     due = [head for head in orphans if _is_due(context, head, waited[head.pop])]
     ids = [head.id for head in sorted(due, key=lambda head: -waited[head.pop])]
     damaged = [unreadable_text(each) for each in keeping_their_pop(context, unreadable)]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Callable, NamedTuple
 
 from edgetune.base import clock
@@ -28,10 +29,12 @@ _KEPT = 30 * 86400
 
 
 class Heartbeat(NamedTuple):
-    """Epoch seconds, and the problem that was met or ""."""
+    """Epoch seconds, the problem that was met or "", and by host how many sweeps in a row found it
+    silent, and how many are to leave it out now."""
 
     time: float
     problem: str = ""
+    silent: Mapping[str, tuple[int, int]] = MappingProxyType({})
 
 
 class Heartbeats:
@@ -42,7 +45,8 @@ class Heartbeats:
 
     def beat(self, name: str, heartbeat: Heartbeat) -> None:
         """Keep it instead of the one before."""
-        self._texts.put(_key(name), json.dumps(heartbeat._asdict()))
+        document = {**heartbeat._asdict(), "silent": dict(heartbeat.silent)}
+        self._texts.put(_key(name), json.dumps(document))
 
     def last(self, name: str) -> Heartbeat | None:
         """The last one, or None; DamagedError if what is kept is none."""
@@ -54,7 +58,16 @@ class Heartbeats:
         at, problem = kept.get("time"), kept.get("problem")
         check_is(key, "time", type(at) in (int, float), "is no time")
         check_is(key, "problem", type(problem) is str, "is no text")
-        return Heartbeat(float(str(at)), str(problem))
+        return Heartbeat(float(str(at)), str(problem), _silent(key, kept.get("silent", {})))
+
+
+def _silent(key: str, told: object) -> dict[str, tuple[int, int]]:
+    check_is(key, "silent", isinstance(told, dict), "is no mapping")
+    found = dict(told) if isinstance(told, dict) else {}
+    for own in found.values():
+        good = isinstance(own, list) and [type(each) for each in own] == [int, int]
+        check_is(key, "silent", good and min(own) >= 0, "counts no sweeps")
+    return {str(host): (own[0], own[1]) for host, own in found.items()}
 
 
 def open_heartbeats(config: Config) -> Heartbeats:

@@ -9,8 +9,14 @@ from functools import cached_property
 from typing import Callable, ClassVar
 
 from edgetune.base import clock
-from edgetune.base.documents.inventory import KEY, KeptInventory, pop_key, read_entry, read_kept
-from edgetune.base.documents.reading import digest_of
+from edgetune.base.documents.inventory import (
+    KEY,
+    KeptInventory,
+    digest_of_entry,
+    pop_key,
+    read_entry,
+    read_kept,
+)
 from edgetune.base.durations import roughly
 from edgetune.base.errors import DamagedError, InputError, StoreError
 from edgetune.base.fields import near_or_all
@@ -20,8 +26,8 @@ from edgetune.rollout.store.records import Store, value_of
 from edgetune.site.config import Config
 from edgetune.site.inventory import Inventory, Pop
 
-_LARGE = 100_000
-"""Bytes of a file that is parsed in the time of a few requests: some 500 hosts."""
+LARGE = 20_000
+"""Bytes of a file that is parsed in the time of two requests: some 200 hosts."""
 _FEW = 4
 """PoPs that are read one by one; to read more of them costs as much as the file."""
 
@@ -91,9 +97,15 @@ class SplitInventory(Inventory):
         with suppress(InputError, DamagedError, StoreError):
             entry = self._stored.entry(name)
             # A node with another file may be writing its own.
-            if digest_of(entry) == self._kept.pops[name]:
+            if digest_of_entry(entry) == self._kept.pops[name]:
                 return entry
         return (self._whole or open_inventory(self._config)).entry(name)
+
+
+def digest_of_source(config: Config, least: int = 0) -> str:
+    """That of the file which tells all of the inventory; empty where no file does, and of one with
+    fewer bytes than ``least``."""
+    return "" if source_of(config).is_kept else digest_of_file(config.inventory, least)
 
 
 def told_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
@@ -102,7 +114,7 @@ def told_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
     if source_of(config).is_kept:
         kept = readable_index(store())
         return open_inventory(config) if kept is None else StoredInventory(store(), kept)
-    file = digest_of_file(config.inventory, _LARGE)
+    file = digest_of_source(config, LARGE)
     # Where the records cannot be asked the file is read, as one that is small.
     with suppress(StoreError, InputError):
         kept = readable_index(store()) if file else None

@@ -19,7 +19,7 @@ from edgetune.base.documents.head import Head, Quarantine, head_key
 from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.steps import StepsTaken, StepTaken, steps_key
 from edgetune.base.documents.words import Decision, Verdict
-from edgetune.base.errors import FencedError, InputError, RefusedError
+from edgetune.base.errors import FencedError, InputError, RefusedError, StoreError
 from edgetune.fleet.campaign import advance
 from edgetune.fleet.campaign import rings as the_rings
 from edgetune.fleet.campaign.advance import step_campaign
@@ -276,6 +276,34 @@ def test_who_takes_it_at_the_same_moment_fences_the_other_out(tmp_path: Path) ->
         first.record.note("ana", "something else")
         with pytest.raises(FencedError), seized(world.context, world.id):
             first.save()
+
+
+def test_earlier_epochs_are_deleted_once_a_later_one_is_written(tmp_path: Path) -> None:
+    world = begun(tmp_path)
+    store, prefix = world.context.store, f"edgetune.campaign.{world.id}."
+
+    def write(reason: str) -> list[int]:
+        with seized(world.context, world.id) as work:
+            work.record.note("ana", reason)
+            work.save()
+        return [int(key[len(prefix) :]) for key in store.list(prefix)]
+
+    (first,) = write("one")
+    # What earlier versions left; and one that lost the campaign, but wrote all the same.
+    for epoch in range(first + 1, first + 4):
+        world.context.claims.take(f"campaign/{world.id}", world.id, 60)
+        store.put(f"{prefix}{epoch}", "{}")
+    store.put(f"{prefix}{first - 1}", "{")
+    (last,) = write("two")
+    assert last > first + 3
+    assert world.record.history[-1].what == "two"
+    # Whoever dies before they are deleted has written what counts.
+    with pytest.raises(StoreError), seized(world.context, world.id) as work:
+        work.record.note("ana", "three")
+        with mock.patch.object(store, "delete", side_effect=StoreError("it is away")):
+            work.save()
+    assert world.record.history[-1].what == "three"
+    assert len(write("four")) == 1
 
 
 def at_each_moment(

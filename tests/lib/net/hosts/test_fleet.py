@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -157,6 +159,44 @@ def test_a_changed_or_unknown_host_key_is_refused_before_anything_is_sent(
     result = _ask(server)
     assert (result.reason, server.requests) == ("unreachable", [])
     assert f"its SSH host key is {known}" in str(result.error)
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_those_that_are_silent_take_no_seat_where_connections_go_ahead(
+    server: Server, ahead: bool
+) -> None:
+    silent = [_host(server, f"s{number}", "127.0.0.2") for number in range(4)]
+    well = [_host(server, f"e{number}") for number in range(3)]
+    with socket.create_server(("127.0.0.2", server.port)):
+        own = server.fleet(ssh_threads=2, ssh_timeout=3)
+        parts = own.ask_in_parts([*silent, *well], "facts", lambda host: {}, ahead=ahead)
+        told = [(host.name, result.error) for part in parts for host, result in part]
+    names = [name for name, _ in told]
+    assert (sorted(names[:3]) == ["e0", "e1", "e2"]) == ahead
+    errors = dict(told)
+    assert [errors[host.name] for host in well] == [None] * 3
+    assert all(str(errors[host.name]).startswith("127.0.0.2: ") for host in silent)
+    if ahead:
+        assert errors["s0"] == "127.0.0.2: it takes connections and says nothing"
+
+
+def test_as_many_talk_as_there_are_seats_however_many_connect(server: Server) -> None:
+    usual, lock, now, most = server.answer, threading.Lock(), [0], [0]
+
+    def answer(request: dict[str, Any]) -> bytes:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.05)
+        with lock:
+            now[0] -= 1
+        return usual(request)
+
+    server.answer = answer
+    hosts = [_host(server, f"e{number}") for number in range(12)]
+    parts = server.fleet(ssh_threads=2).ask_in_parts(hosts, "facts", lambda host: {}, ahead=True)
+    assert [own.error for part in parts for _, own in part] == [None] * 12
+    assert most == [2]
 
 
 @pytest.mark.parametrize("permitted", [9, 1])

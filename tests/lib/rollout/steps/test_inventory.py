@@ -186,7 +186,7 @@ def test_a_plan_refuses_what_a_rollout_outlives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where the file counts as large, so that steps read what was kept of it."""
-    monkeypatch.setattr(inventory, "_LARGE", large)
+    monkeypatch.setattr(inventory, "LARGE", large)
     case = deepcopy(case)
     options = case[0].pop("site", {})
     if "served" in case[0]:
@@ -209,7 +209,7 @@ def test_what_was_read_in_the_future_is_read_anew(served: Site) -> None:
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     """Its file is large, and a plan has read it."""
-    monkeypatch.setattr(inventory, "_LARGE", 0)
+    monkeypatch.setattr(inventory, "LARGE", 0)
     site = Site(tmp_path, lambda pops: _write(tmp_path, pops))
     for number in range(6):
         hosts = {f"f{number}": {"address": f"127.1.{number}.1"}}
@@ -262,6 +262,18 @@ def test_a_step_reads_one_pop_of_a_large_file_as_long_as_that_is_the_same(
     parses, change = CHANGES[changed]
     change(large)
     assert _parses(large, monkeypatch, lambda it: (it.pop("lab1"), it.pop_names())) == parses
+
+
+def test_hosts_stay_in_the_order_of_a_large_file(
+    large: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large.pops["lab1"]["hosts"] = dict(reversed([*large.pops["lab1"]["hosts"].items()]))
+    # Which our YAML writer would sort.
+    file = Path(large.world.config["inventory"])
+    file.write_text(json.dumps({"pops": large.pops}), encoding="utf-8")
+    large.plan()
+    assert [*large.later().inventory.pop("lab1").hosts][0].name == "e007"
+    assert _parses(large, monkeypatch, lambda it: it.pop("lab1")) == 0
 
 
 def test_one_that_reads_all_pops_of_a_large_file_reads_the_file_once(

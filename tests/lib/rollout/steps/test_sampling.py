@@ -30,14 +30,21 @@ from edgetune.net.hosts.helpers import Question
 from edgetune.net.metrics.source import MetricSource, Sampled
 from edgetune.net.result import HostResult
 from edgetune.report.answers import text_of
-from edgetune.rollout.evidence.sampling import pops_under_way
+from edgetune.rollout.evidence.sampling import (
+    SweepOfRule,
+    pops_under_way,
+    sample_pops,
+    sampled_by_rule,
+)
 from edgetune.rollout.hosts.health import sick_services
 from edgetune.rollout.hosts.quarantine import fail_host
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.steps.sample_hosts import sample_hosts
 from edgetune.rollout.steps.watch_drift import watch_drift
+from edgetune.rollout.store.heartbeat import Heartbeat
 from edgetune.site.inventory import Host, Metrics
 from tests.support.agent_answers import RESULTS, ROW
+from tests.support.waiting import wait_until
 from tests.support.world import World, changing
 
 
@@ -58,7 +65,7 @@ class Slow(Fleet):
         self.may_answer = threading.Event()
 
     @contextmanager
-    def _login(self) -> Iterator[Any]:
+    def _login(self, seats: int = 0) -> Iterator[Any]:
         yield None
 
     def _ask_one(self, login: Any, question: Question) -> HostResult:
@@ -196,6 +203,86 @@ def test_a_pop_that_is_no_more_stops_no_sampling(tmp_path: Path, step: Any) -> N
     gone = {"schema": RECORD_SCHEMA, **asdict(replace(world.head, id="gone", pop="gone1"))}
     world.context.store.put("edgetune.rollout.gone", json.dumps(gone))
     assert step(world.context)["samples"] == 8
+
+
+class Answering:
+    """A fleet without SSH, in which some hosts are ``away``."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.away: set[str] = set()
+
+    def ask_in_parts(
+        self, hosts: list[Host], verb: str, request: Any, ahead: bool
+    ) -> Iterator[list[tuple[Host, HostResult]]]:
+        assert ahead
+        for host in hosts:
+            request(host)
+            self.asked.append(host.name)
+            away = HostResult(host.name, error="timed out", reason="unreachable")
+            well = HostResult(host.name, data=RESULTS["sample"])
+            yield [(host, away if host.name in self.away else well)]
+
+
+def by_rule(world: World, fleet: Answering) -> tuple[list[str], list[str]]:
+    """Who is asked in a sweep of the rule, and who has no sample."""
+    world.context.fleet, fleet.asked = fleet, []  # type: ignore[assignment]
+    told = sample_pops(world.context, ["lab1"], SweepOfRule(world.context, ["lab1"])).told()
+    return fleet.asked, told["missing"]
+
+
+def test_a_silent_host_is_asked_last_and_rests_once_the_guard_told_of_it(world: World) -> None:
+    fleet = Answering()
+    fleet.away = {"e001", "e004"}
+    hosts = [f"e{number:03}" for number in range(8)]
+    well = [host for host in hosts if host not in ("e001", "e004")]
+    assert by_rule(world, fleet) == (hosts, ["e001", "e004"])
+    asked = [by_rule(world, fleet) for _ in range(14)]
+    assert {tuple(missing) for _, missing in asked} == {("e001", "e004")}
+    assert [names[: len(well)] for names, _ in asked] == [well] * 14
+    # After 4 in a row one is left out, after 8 two: but never three, for which a host is lost.
+    rests = ["" if names[len(well) :] else "-" for names, _ in asked]
+    assert rests == ["", "", "", "-", "", "-", "", "-", "", "-", "", "-", "-", ""]
+    fleet.away = set()
+    assert by_rule(world, fleet)[1] == ["e001", "e004"]
+    assert by_rule(world, fleet)[1] == ["e001", "e004"]
+    assert by_rule(world, fleet) == ([*well, "e001", "e004"], [])
+    assert by_rule(world, fleet) == (hosts, [])
+
+
+def test_a_person_who_samples_asks_hosts_that_rest(world: World) -> None:
+    fleet, silent = Answering(), Heartbeat(clock.wall(), silent={"e001": (5, 1)})
+    world.context.heartbeats.beat(sampled_by_rule("lab1"), silent)
+    assert by_rule(world, fleet)[1] == ["e001"]
+    world.context.heartbeats.beat(sampled_by_rule("lab1"), silent)
+    assert sample_hosts(world.context, "lab1")["missing"] == []
+    why = sample_pops(world.context, ["lab1"], SweepOfRule(world.context, ["lab1"])).errors
+    assert why == {"e001": "no answer to 5 sweeps in a row; it is asked again in 2 min"}
+
+
+def test_each_pop_says_when_it_was_sampled_as_it_ends(world: World) -> None:
+    """A workflow that does not see it samples its hosts as well."""
+    slow = Slow(threads=20)
+    world.context.fleet = slow
+    lab1 = world.context.inventory.pop("lab1")
+    hosts = [replace(host, name=f"f{number}") for number, host in enumerate(lab1.hosts)]
+    both = {"lab1": lab1, "lab2": replace(lab1, name="lab2", hosts=tuple(hosts))}
+    world.context.inventory = SimpleNamespace(pop=both.get, pop_names=lambda: [*both])  # type: ignore[assignment]
+    sweeping = threading.Thread(target=by_slow_rule, args=(world, slow))
+    sweeping.start()
+
+    def sampled(pop: str) -> bool:
+        return world.context.heartbeats.last(sampled_by_rule(pop)) is not None
+
+    wait_until(lambda: sampled("lab2"))
+    assert not sampled("lab1")
+    slow.may_answer.set()
+    sweeping.join(60)
+    assert sampled("lab1")
+
+
+def by_slow_rule(world: World, slow: Slow) -> None:
+    sample_pops(world.context, ["lab1", "lab2"], SweepOfRule(world.context, ["lab1", "lab2"]))
 
 
 def test_no_pop_is_always_the_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

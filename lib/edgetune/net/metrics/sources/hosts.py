@@ -70,7 +70,7 @@ class Hosts(MetricSource):
             began.setdefault(hosts[host].name, clock.wall())
             return sample_request(hosts[host], health_requests)
 
-        for part in self._connections.fleet.ask_in_parts([*hosts], "sample", request):
+        for part in self._connections.fleet.ask_in_parts([*hosts], "sample", request, ahead=True):
             kept = self._connections.catalogue
             yield {host: _sampled(own, began[hosts[host].name], kept) for host, own in part}
 
@@ -96,7 +96,7 @@ def sample_request(pop: Pop, health_requests: int) -> dict[str, object]:
 
 def _sampled(answer: HostResult, began: float, catalogue: MetricNames) -> Sampled:
     if answer.error is not None:
-        return Sampled(error=answer.error)
+        return Sampled(error=answer.error, silent=answer.reason == "unreachable")
     # Every action reads the inventory, and with it this file; few of them sample.
     from edgetune.base.documents.sample import sample_answer
     from edgetune.net.metrics.samples import make_sample
