@@ -196,12 +196,10 @@ def _past_rows(pop: str, turns: Sequence[int]) -> Iterator[tuple[str, str]]:
 
 def _past_of(pop: str, heads: Sequence[Any]) -> Any:
     from edgetune.base.documents.past import Past
-    from edgetune.rollout.record import archive
+    from edgetune.rollout.record.archive import _standing, past_with
 
-    past = Past(max(head.epoch for head in heads), max(head.id for head in heads), True)
-    if hasattr(archive, "past_with"):
-        return archive.past_with(replace(past, tallies={}), heads, {})
-    return past
+    epoch, last = max(head.epoch for head in heads), max(head.id for head in heads)
+    return past_with(Past(epoch, last, _standing(heads), tallies={}), heads, {})
 
 
 def _living_rows(context: Any, pop: str, number: int) -> Iterator[tuple[str, str]]:

@@ -395,6 +395,18 @@ def test_as_one_begins_only_some_are_moved(
     assert (len(archived(world)), len(living(world))) == (2, 4)
 
 
+def test_of_what_stands_in_many_versions_the_newest_are_told(
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the newest of each tuning, however old."""
+    monkeypatch.setattr(archive, "MOST_STANDING", 2)
+    old = put(world, "lab1", 0, "complete", 9 * DAY, tuning="accept_queue")
+    ids = [put(world, "lab1", number, "complete", 9 * DAY - number) for number in range(1, 6)]
+    assert standing(world) == {"lab1": {old, *ids[-2:]}}
+    assert sweep(world) == 6
+    assert standing(world) == {"lab1": {old, *ids[-2:]}}
+
+
 @pytest.mark.parametrize("version", ["0.6.0", "0.10.0"])
 def test_records_of_earlier_versions_leave_as_they_are(world: EmptyWorld, version: str) -> None:
     file = ROOT / f"tests/fixtures/versions/rollout_{version}.json"

@@ -49,6 +49,8 @@ CLAIMED_BY = "archive"
 AT_ONCE = 25
 """How many are moved as a rollout begins; the sweep moves the others."""
 SWEPT_AT_ONCE = 100
+MOST_STANDING = 50
+"""How many rollouts of a PoP are told that stand, and the newest of each tuning."""
 _TTL = 60.0
 _LONGEST = 300
 
@@ -216,7 +218,10 @@ def _standing(
             since = runs(head.history)[-1][0].at if head.history else head.created
             ratio = (seen.metric, seen.ratio) if seen and seen.ratio is not None else ("", None)
             found[head.id] = Standing(head.tuning, since, *ratio)
-    return found
+    newest = sorted(found.items(), key=lambda row: row[1].at, reverse=True)
+    # Of a tuning that stands in many versions, the oldest need not be told.
+    last = {each.tuning: id for id, each in reversed(newest)}.values()
+    return {id: own for n, (id, own) in enumerate(newest) if n < MOST_STANDING or id in last}
 
 
 def largest_epoch(context: Context, pop: str) -> int:
