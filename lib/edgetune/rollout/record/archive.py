@@ -218,10 +218,11 @@ def _standing(
             since = runs(head.history)[-1][0].at if head.history else head.created
             ratio = (seen.metric, seen.ratio) if seen and seen.ratio is not None else ("", None)
             found[head.id] = Standing(head.tuning, since, *ratio)
-    newest = sorted(found.items(), key=lambda row: row[1].at, reverse=True)
+    in_turn = sorted(found.items(), key=lambda row: row[1].at)
     # Of a tuning that stands in many versions, the oldest need not be told.
-    last = {each.tuning: id for id, each in reversed(newest)}.values()
-    return {id: own for n, (id, own) in enumerate(newest) if n < MOST_STANDING or id in last}
+    newest = {own.tuning: id for id, own in in_turn}.values()
+    recent = [id for id, _ in in_turn[-MOST_STANDING:]]
+    return {id: own for id, own in in_turn if id in recent or id in newest}
 
 
 def largest_epoch(context: Context, pop: str) -> int:
