@@ -235,11 +235,11 @@ def test_what_is_written_before_and_after_a_rotation_is_counted(log: Log) -> Non
     log.add(LINE)
     assert log.responses() == 20
     time.sleep(0.02)  # file systems tell the time of a change by the last tick
-    # The same with both of them packed by then.
+    # The same with both of them packed by then. The new log may get the inode of the first one.
     packed(rotated(log, "access.log.4"))
     log.add(10 * LINE)
     packed(rotated(log, "access.log.5"))
-    log.add(LINE)
+    log.add(LINE.replace("1000", "3000"))
     assert log.responses() == 31
     # As Apache Traffic Server names them.
     time.sleep(0.02)
