@@ -14,7 +14,7 @@ import yaml
 
 from edgetune.base.documents.schedule import PopWork, RingWork, Schedule
 from edgetune.base.freezes import Event, Freeze, closed_spans, in_force
-from edgetune.fleet.campaign.schedule import TICK, make_schedule, order_of
+from edgetune.fleet.campaign.schedule import LOOK, TICK, make_schedule, order_of
 from edgetune.report.campaign import schedule_lines, turn_text
 from tests.support import ROOT
 
@@ -62,7 +62,7 @@ def test_a_cautious_schedule_waits_for_each_step_and_takes_the_most() -> None:
     found = scheduled(ring(work("a", batch=(HOUR, 2 * HOUR))))
     (turn,) = found.turns
     assert turn.begins[1] - START == TICK
-    assert turn.ends[1] - turn.ends[0] == 3 * HOUR + 3 * TICK
+    assert turn.ends[1] - turn.ends[0] == 3 * HOUR + 3 * TICK + LOOK
     assert hours([found.ends[0]]) == [51]
 
 
@@ -191,3 +191,5 @@ def test_spans_of_freezes_are_those_in_which_one_is_in_force() -> None:
 def test_the_step_is_that_of_the_rule() -> None:
     rules = yaml.safe_load((ROOT / "rules/advance_campaigns.yaml").read_text())
     assert rules["trigger"]["parameters"]["minute"] == f"*/{TICK / 60:.0f}"
+    looks = yaml.safe_load((ROOT / "rules/advance_soaking.yaml").read_text())
+    assert looks["trigger"]["parameters"] == {"unit": "minutes", "delta": LOOK / 60}
