@@ -105,17 +105,17 @@ class _Helper:
 
     def __call__(self, question: Question) -> HostResult:
         """Ask a host there; it is unreachable if the helper ends meanwhile."""
-        told: Future[HostResult] = Future()
+        answer: Future[HostResult] = Future()
         with self._lock:
             if not self.is_over:
                 self._asked += 1
-                self._waiting[self._asked] = (question.host, told)
+                self._waiting[self._asked] = (question.host, answer)
                 with suppress(OSError):  # it has ended, which the reader tells
                     write(self._process.stdin, (self._asked, question))
             else:
-                told.set_result(_lost(question.host))
+                answer.set_result(_lost(question.host))
         try:
-            return told.result(question.timeout + self._longest)
+            return answer.result(question.timeout + self._longest)
         except LateError:
             self._process.kill()  # it was stopped, or worse
             return _lost(question.host)
@@ -140,8 +140,8 @@ class _Helper:
                 self._waiting.pop(number)[1].set_result(result)
         with self._lock:
             self.is_over = True
-        for host, told in self._waiting.values():
-            told.set_result(_lost(host))
+        for host, answer in self._waiting.values():
+            answer.set_result(_lost(host))
 
 
 def _lost(host: Host) -> HostResult:
