@@ -13,6 +13,9 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+MOST = 8
+"""Connections of a thread: one that outlives its test is not to keep all that it ever opened."""
+
 _open = sqlite3.connect
 _kept = threading.local()
 
@@ -37,6 +40,8 @@ def connect(place: str, **more: Any) -> sqlite3.Connection:
         if key in known and not known[key].in_transaction:
             return known[key]
         if key not in known:
+            if len(known) == MOST:
+                sqlite3.Connection.close(known.pop(next(iter(known))))
             known[key] = _prepared(_open(place, factory=_Connection, **more))
             return known[key]
     return _prepared(_open(place, **more))
