@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from edgetune.agent.log_format import ALL_COUNTERS, LogFormat
-from edgetune.agent.vocabulary.places import SYSTEMS
+from edgetune.agent.vocabulary import SYSTEMS
 from edgetune.base.documents.congestion import sets_congestion
 from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.documents.host import BiosPlan, BmcFacts, HostFacts, SeenSettings
