@@ -12,9 +12,10 @@ from edgetune.base.documents.head import PROMOTED, Head
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.durations import utc
+from edgetune.base.numbers import share
 from edgetune.base.sanitize import command
 from edgetune.report.campaign import effect_over
-from edgetune.report.effects import effect_text, said_of, share
+from edgetune.report.effects import effect_text, said_of
 from edgetune.report.files import page_of
 from edgetune.report.headline import Next, headline
 from edgetune.report.page import render

@@ -17,9 +17,9 @@ from edgetune.base.documents.head import ENDED, PROMOTED, Head
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.words import State, Verdict
 from edgetune.base.durations import roughly
+from edgetune.base.numbers import share
 from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.judge.verdict import noted
-from edgetune.report.effects import share
 from edgetune.rollout.status.commands import commands, releases
 
 _TAKEN_BACK = (State.ROLLING_BACK, State.ROLLED_BACK)

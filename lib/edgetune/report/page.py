@@ -26,6 +26,7 @@ from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.settings import value_text
 from edgetune.base.durations import duration, utc
 from edgetune.base.names import hosts_text
+from edgetune.base.numbers import bounds, number, share
 from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.intent.tuning import Tuning
@@ -33,7 +34,6 @@ from edgetune.judge.outliers import beside_control, changes_of, odd_hosts
 from edgetune.judge.verdict import noted, probability, prospect_text
 from edgetune.net.bmc.answers import evidence_text
 from edgetune.report import effects
-from edgetune.report.axes import number
 from edgetune.report.headline import Out, headline, next_steps, out_text, requests_text, times_out
 from edgetune.report.pictures import (
     DayPicture,
@@ -268,7 +268,7 @@ def _templates() -> jinja2.Environment:
     )
     environment.filters.update(
         better=lambda metric: {"lower": "less", "higher": "more"}[metric.better],
-        bounds=effects.bounds,
+        bounds=bounds,
         caveat=effects.caveat,
         capitalise=lambda text: text[:1].upper() + text[1:],
         utc=utc,
@@ -287,7 +287,7 @@ def _templates() -> jinja2.Environment:
         p=probability,
         passed=passed_text,
         said=effects.said_of,
-        share=effects.share,
+        share=share,
         stamp=stamp,
         unit=effects.unit_of,
         value=value_text,

@@ -7,7 +7,6 @@ host's answers, and capacity is the load that hosts carry before a metric passes
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,10 +14,9 @@ from edgetune.base.documents.look import Effect, Headroom, Look, Passed
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.words import Decision
+from edgetune.base.numbers import bounds, more_load, number
 from edgetune.intent.metrics.catalogue import metrics_of
-from edgetune.judge.verdict import TIMES, percent
-from edgetune.report.axes import number
-from edgetune.report.effects import effect_text, share
+from edgetune.report.effects import effect_text
 
 DROPS = "_drops"
 _UNTOLD = "not measured: no metric of this rollout is one of {}"
@@ -75,12 +73,12 @@ def headroom_text(row: Headroom, metric: Metric) -> str:
     low, high = row.interval
     if row.ratio is not None:
         own = " relative to their own baseline" if row.since_baseline else ""
-        bounds = f"{share(low or 0.0)} to {share(math.inf if high is None else high)}"
-        return f"test hosts carry {_load(row.ratio)} than control{own} ({bounds}) {before}"
+        told = f"{more_load(row.ratio, 'control')}{own} ({bounds(row.interval)})"
+        return f"test hosts carry {told} {before}"
     if low is not None and low > 1:
-        return f"test hosts carry at least {_load(low)} than control {before}"
+        return f"test hosts carry {more_load(low, 'control', 'at_least')} {before}"
     if high is not None and high < 1:
-        return f"test hosts carry at least {_load(high)} than control {before}"
+        return f"test hosts carry {more_load(high, 'control', 'at_most')} {before}"
     test, control = row.groups["test_after"], row.groups["control_after"]
     if test.why == control.why == "never":
         limit = " ".join(filter(None, [number(row.limit), metric.unit]))
@@ -107,9 +105,3 @@ def passed_text(own: Passed) -> str:
         return f"{_WHY[own.why]}, up to {number(own.seen)} times the usual load"
     low, high = own.bounds
     return f"at {number(own.load)} times the usual load ({number(low)} to {number(high)})"
-
-
-def _load(ratio: float) -> str:
-    if ratio >= TIMES:
-        return f"{number(ratio)} times as much load"
-    return f"{percent(100 * abs(ratio - 1))} % {'more' if ratio >= 1 else 'less'} load"

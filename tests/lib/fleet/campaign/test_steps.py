@@ -18,6 +18,7 @@ from edgetune.base.documents.head import Head, Quarantine, head_key
 from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import FencedError, InputError, RefusedError
+from edgetune.base.numbers import share
 from edgetune.fleet.campaign import advance
 from edgetune.fleet.campaign import rings as the_rings
 from edgetune.fleet.campaign.advance import step_campaign
@@ -34,7 +35,6 @@ from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.series import read_window
 from edgetune.report.answers import text_of
-from edgetune.report.effects import share
 from edgetune.report.steps.campaign_status import campaign_status
 from edgetune.report.steps.report_campaign import report_campaign
 from edgetune.report.steps.rollout_status import rollout_status
