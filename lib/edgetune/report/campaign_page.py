@@ -14,7 +14,7 @@ from edgetune.base.documents.metric import Metric
 from edgetune.base.durations import utc
 from edgetune.base.numbers import share
 from edgetune.base.sanitize import command
-from edgetune.report.campaign import effect_over
+from edgetune.report.campaign import told_over
 from edgetune.report.effects import effect_text, said_of
 from edgetune.report.files import page_of
 from edgetune.report.headline import Next, headline
@@ -129,7 +129,7 @@ def _ring(
         "metric": metric.title if metric else "",
         "lower_is_better": not metric or metric.better == "lower",
         "drawn": any(row["strip"] for row in rows),
-        "over": effect_over(ring.effect) if ring.effect else "",
+        "over": told_over(ring),
         "rows": rows,
     }
 

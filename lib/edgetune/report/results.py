@@ -2,7 +2,8 @@
 """What a look found in three lines, as people ask for it: drops, health and capacity.
 
 Drops are metrics whose name ends in ``_drops``, health is what clients and health checks see of a
-host's answers, and capacity is the load that hosts carry before a metric passes its limit.
+host's answers, and capacity is the load that hosts carry before a metric passes its limit: as it
+was measured, and as the days of hosts tell it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from edgetune.base.documents.look import Effect, Headroom, Look, Passed
+from edgetune.base.documents.capacity import Capacity
+from edgetune.base.documents.look import Effect, Headroom, Judged, Look, Passed
 from edgetune.base.documents.metric import Metric
-from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.words import Decision
 from edgetune.base.numbers import bounds, more_load, number
 from edgetune.intent.metrics.catalogue import metrics_of
+from edgetune.judge.capacity import conclusion, limit_text
 from edgetune.report.effects import effect_text
 
 DROPS = "_drops"
@@ -38,15 +40,21 @@ class Result(NamedTuple):
     text: str
 
 
-def results_of(look: Look, plan: Plan) -> list[Result]:
-    """The three lines, each in as many sentences as it has metrics."""
-    metrics = metrics_of(plan)
+def results_of(found: Judged | None, measured: Capacity | None = None) -> list[Result]:
+    """The three lines, each in as many sentences as it has metrics; none before a look.
+
+    What was ``measured`` by sending hosts more is the capacity, beside what their days tell of it.
+    """
+    told = [measured_text(measured)] if measured else []
+    if found is None:
+        return [Result("capacity", each) for each in told]
+    look, metrics = found.look, metrics_of(found.plan)
     drops = [row for row in look.metrics if row.metric.endswith(DROPS)]
     health = [row for row in look.metrics if _is_health(metrics[row.metric])]
     return [
         Result("drops", _effects(drops) or _UNTOLD.format("drops")),
         Result("health", _effects(health) or _UNTOLD.format("health")),
-        Result("capacity", "; ".join(_capacity(look, metrics))),
+        Result("capacity", "; ".join([*told, *_capacity(look, metrics)])),
     ]
 
 
@@ -67,9 +75,16 @@ def _capacity(look: Look, metrics: Mapping[str, Metric]) -> Iterator[str]:
         yield headroom_text(row, metrics[row.metric])
 
 
+def measured_text(own: Capacity) -> str:
+    """What a measurement of capacity came to, or that it goes on."""
+    if not own.ended:
+        return "measured by sending hosts more: that is not over"
+    return f"measured by sending hosts more: {conclusion(own)}"
+
+
 def headroom_text(row: Headroom, metric: Metric) -> str:
     """How much more the test hosts carry, or why that is not known."""
-    before = f"before {limit_text(row, metric)}"
+    before = f"before {limit_text(row.metric, row.limit, metric)}"
     low, high = row.interval
     if row.ratio is not None:
         own = " relative to their own baseline" if row.since_baseline else ""
@@ -89,12 +104,6 @@ def headroom_text(row: Headroom, metric: Metric) -> str:
     if passed_text(test) == passed_text(control):
         told = f"both groups {passed_text(test)}"
     return f"not known {before}: {told}"
-
-
-def limit_text(row: Headroom, metric: Metric) -> str:
-    """What a group does when it passes the limit."""
-    verb = "passes" if metric.better == "lower" else "falls below"
-    return " ".join(filter(None, [row.metric, verb, number(row.limit), metric.unit]))
 
 
 def passed_text(own: Passed) -> str:

@@ -162,6 +162,9 @@ def _tell_effects(values: Values, heads: Sequence[Head]) -> None:
     """Of the newest rollout of a tuning on a PoP that was looked at: what is not known of it stays
     away, though an earlier one knew it."""
     in_time = sorted(heads, key=lambda head: head.created)
+    measured = {(own.pop, own.tuning): own.capacity for own in in_time if own.capacity}
+    for labels, own in measured.items():
+        values.put("edgetune_capacity_ratio", own.ratio, *labels, own.metric, own.bound)
     newest = {(own.pop, own.tuning): own.verdict for own in in_time if own.verdict}
     for labels, verdict in newest.items():
         for metric, ratio in verdict.ratios.items():

@@ -10,6 +10,7 @@ from typing import TypedDict
 
 from edgetune.base import clock
 from edgetune.base.documents.baseline import Baseline
+from edgetune.base.documents.capacity import Capacity
 from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, Head, phases
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.table import SampleTable
@@ -25,6 +26,7 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import why_frozen
 from edgetune.rollout.gates.pause import Pause, pause_text, pauses_of
 from edgetune.rollout.ownership.automation import needed_rules, what_is_off
+from edgetune.rollout.record.capacity import load_capacity
 from edgetune.rollout.record.rollout import Record, read_rollout
 
 _SLOTS = 240
@@ -90,7 +92,17 @@ def _material(opened: Record) -> Material:
         off=what_is_off(opened.context, needed_rules([head])),
         made=now,
         tuning=_tuning(opened),
+        capacity=_capacity(opened, missing),
     )
+
+
+def _capacity(opened: Record, missing: list[str]) -> Capacity | None:
+    """What was measured of it, which a page can do without."""
+    try:
+        return load_capacity(opened.context, opened.head.id)
+    except RefusedError as error:
+        missing.append(f"{error}.")
+        return None
 
 
 def _tuning(opened: Record) -> Tuning | None:
