@@ -37,7 +37,12 @@ PARAMETERS = """\
 kern.ipc.soacceptqueue writable 8
 hw.ncpu fixed {cpus}
 """
-POOL = {"running": "default", "default": "default", "mounts": {}}
+POOL = {
+    "running": "default",
+    "default": "default",
+    "mounts": {},
+    "created": {"default": "2024-11-05 10:00"},
+}
 # Segments sent again of those sent: a model of what the TCP stack does, not a measurement.
 RESENT = {"freebsd": 0.02, "rack": 0.005}
 LINKS = """\
