@@ -22,6 +22,7 @@ __all__ = [
     "boot_hook",
     "counted",
     "install",
+    "queues",
     "resent",
     "start_kernel",
     "start_service",
@@ -118,6 +119,11 @@ def resent(root: Path) -> float:
     """Segments sent again of those sent, by the TCP stack of new connections."""
     parameters = Machine(root).known("kernel")["parameters"]
     return RESENT.get(parameters["net.inet.tcp.functions_default"], RESENT["freebsd"])
+
+
+def queues(root: Path) -> Mapping[str, int]:
+    """Its interrupts are those of the image."""
+    return {}
 
 
 def counted(counters: Counters) -> Mapping[str, str]:
