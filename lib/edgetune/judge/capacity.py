@@ -193,12 +193,16 @@ def ratio_text(own: CapacityRatio) -> str:
 
 
 def conclusion(own: Capacity) -> str:
-    """What was measured, in one line."""
+    """What was measured, in one line, with what was found of weights."""
+    return "; ".join([measured_text(own), *own.notes])
+
+
+def measured_text(own: Capacity) -> str:
+    """What was measured, and what ended it early."""
     told = f"stopped: {own.stopped}; " if own.stopped else ""
-    notes = "".join(f"; {note}" for note in own.notes)
     ratio, plan = own.ratio, own.plan
     if ratio is None:
-        return f"{told}no ratio of tuned to untuned hosts was measured{notes}"
+        return f"{told}no ratio of tuned to untuned hosts was measured"
     interval = f" ({bounds(ratio.interval)})" if ratio.interval else ""
     passes = f"{plan.metric} passes its limit"
     if plan.limit is not None and plan.definition:
@@ -206,7 +210,6 @@ def conclusion(own: Capacity) -> str:
     return (
         f"{told}tuned hosts carry {more_load(ratio.ratio, 'untuned ones', ratio.bound)}{interval} "
         f"before {passes} or a guard its own limit, by {ratio.pairs} of {len(own.pairs)} pairs"
-        f"{notes}"
     )
 
 

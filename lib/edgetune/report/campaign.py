@@ -105,8 +105,9 @@ def loads_over(row: RingHeadroom) -> str:
     for when in ("before", "after"):
         known = {own: row.loads.get(f"{own}_{when}") for own in ("test", "control")}
         each = [f"{own} hosts at {_load(load)}" for own, load in known.items() if load]
-        told += [f"{when}: {', '.join(each)}"] if each else []
-    return f"in multiples of the usual load {'; '.join(told)}" if told else ""
+        told += [f"{when}, {' and '.join(each)}"] if each else []
+    limit = limit_text(row.metric, row.limit, row.definition)
+    return f"load at which {limit}, in multiples of the usual: {'; '.join(told)}" if told else ""
 
 
 def _load(load: RingEffect) -> str:

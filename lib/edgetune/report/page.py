@@ -26,7 +26,7 @@ from edgetune.base.documents.look import Judged, Look
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.settings import value_text
 from edgetune.base.durations import duration, utc
-from edgetune.base.names import hosts_text
+from edgetune.base.names import hosts_text, several
 from edgetune.base.numbers import bounds, number, share
 from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import metrics_of
@@ -294,6 +294,7 @@ def _templates() -> jinja2.Environment:
         p=probability,
         passed=passed_text,
         said=effects.said_of,
+        several=several,
         share=share,
         stamp=stamp,
         unit=effects.unit_of,

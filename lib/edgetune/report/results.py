@@ -17,7 +17,7 @@ from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.words import Decision
 from edgetune.base.numbers import bounds, more_load, number
 from edgetune.intent.metrics.catalogue import metrics_of
-from edgetune.judge.capacity import conclusion, limit_text
+from edgetune.judge.capacity import limit_text, measured_text
 from edgetune.report.effects import effect_text
 
 DROPS = "_drops"
@@ -34,10 +34,15 @@ _WHY = {
 
 
 class Result(NamedTuple):
-    """A line: its ``name``, and what was found."""
+    """A line: its ``name``, and each thing that was found."""
 
     name: str
-    text: str
+    found: list[str]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "; ".join(self.found)
 
 
 def results_of(found: Judged | None, measured: Capacity | None = None) -> list[Result]:
@@ -45,16 +50,16 @@ def results_of(found: Judged | None, measured: Capacity | None = None) -> list[R
 
     What was ``measured`` by sending hosts more is the capacity, beside what their days tell of it.
     """
-    told = [measured_text(measured)] if measured else []
+    told = [sent_more_text(measured)] if measured else []
     if found is None:
-        return [Result("capacity", each) for each in told]
+        return [Result("capacity", told)] if told else []
     look, metrics = found.look, metrics_of(found.plan)
     drops = [row for row in look.metrics if row.metric.endswith(DROPS)]
     health = [row for row in look.metrics if _is_health(metrics[row.metric])]
     return [
-        Result("drops", _effects(drops) or _UNTOLD.format("drops")),
-        Result("health", _effects(health) or _UNTOLD.format("health")),
-        Result("capacity", "; ".join([*told, *_capacity(look, metrics)])),
+        Result("drops", _effects(drops) or [_UNTOLD.format("drops")]),
+        Result("health", _effects(health) or [_UNTOLD.format("health")]),
+        Result("capacity", [*told, *_capacity(look, metrics)]),
     ]
 
 
@@ -62,8 +67,8 @@ def _is_health(metric: Metric) -> bool:
     return metric.asks_service or metric.histogram is not None
 
 
-def _effects(rows: Sequence[Effect]) -> str:
-    return "; ".join(f"{row.metric} {effect_text(row)}" for row in rows)
+def _effects(rows: Sequence[Effect]) -> list[str]:
+    return [f"{row.metric} {effect_text(row)}" for row in rows]
 
 
 def _capacity(look: Look, metrics: Mapping[str, Metric]) -> Iterator[str]:
@@ -75,11 +80,11 @@ def _capacity(look: Look, metrics: Mapping[str, Metric]) -> Iterator[str]:
         yield headroom_text(row, metrics[row.metric])
 
 
-def measured_text(own: Capacity) -> str:
+def sent_more_text(own: Capacity) -> str:
     """What a measurement of capacity came to, or that it goes on."""
     if not own.ended:
         return "measured by sending hosts more: that is not over"
-    return f"measured by sending hosts more: {conclusion(own)}"
+    return f"measured by sending hosts more: {measured_text(own)}"
 
 
 def headroom_text(row: Headroom, metric: Metric) -> str:

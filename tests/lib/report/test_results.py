@@ -107,8 +107,9 @@ def test_over_a_ring_it_is_told_with_what_no_pop_could_tell() -> None:
         " group alone that passed it; 1 PoP of which it is not known"
     )
     assert loads_over(row) == (
-        "in multiples of the usual load before: test hosts at 1.42 (1.38 to 1.46, 4 PoPs), control"
-        " hosts at 1.42 (1.38 to 1.46, 4 PoPs); after: test hosts at 1.7 (1.38 to 1.46, 4 PoPs)"
+        "load at which request_p99 passes 250 ms, in multiples of the usual: before, test hosts at"
+        " 1.42 (1.38 to 1.46, 4 PoPs) and control hosts at 1.42 (1.38 to 1.46, 4 PoPs); after, test"
+        " hosts at 1.7 (1.38 to 1.46, 4 PoPs)"
     )
     alone = replace(row, over=None, loads={}, bounded=[], unknown=[], never=["a", "b"])
     assert headroom_over(alone) == (

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from edgetune.report.headline import color_of
-from edgetune.report.results import measured_text
+from edgetune.report.results import sent_more_text
 from edgetune.report.text import capacity_line, verdict_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.capacity import load_capacity
@@ -37,7 +37,7 @@ def show_verdict(context: Context, rollout: str) -> VerdictResult:
         shown = verdict_text(opened.look(head.looks - 1), opened.plan)
     measured = load_capacity(context, head.id)
     if measured:
-        shown += f"\n{capacity_line(measured_text(measured))}"
+        shown += f"\n{capacity_line(sent_more_text(measured))}"
     verdict = head.verdict.verdict.value if head.verdict else ""
     return {
         "rollout": head.id,
