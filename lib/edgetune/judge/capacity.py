@@ -183,7 +183,12 @@ def ratio_over(measured: Capacity) -> CapacityRatio | None:
 def limit_text(name: str, limit: float, metric: Metric) -> str:
     """What hosts do as they reach the limit of a metric: "health_p99 passes 250 ms"."""
     verb = "passes" if metric.better == "lower" else "falls below"
-    return " ".join(filter(None, [name, verb, number(limit), metric.unit]))
+    return f"{name} {verb} {with_unit(limit, metric)}"
+
+
+def with_unit(limit: float, metric: Metric) -> str:
+    """The limit of a metric: "250 ms"."""
+    return f"{number(limit)} {metric.unit}".rstrip()
 
 
 def ratio_text(own: CapacityRatio) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from edgetune.base.documents.baseline import Baseline, Block
-from edgetune.base.documents.campaign import RingEffect, RingHeadroom
+from edgetune.base.documents.campaign import RingEffect, RingHeadroom, RingLoad
 from edgetune.base.documents.look import Headroom, Passed
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.plan import Plan, Strata, both_groups
@@ -285,16 +285,17 @@ def _over_pops(metric: str, rows: Mapping[str, Headroom], definition: Metric) ->
     loads = {}
     for name in next(iter(rows.values())).groups:
         passed = {pop: own.groups[name] for pop, own in rows.items()}
-        loads[name] = _pooled(
-            metric, {pop: _estimate(own.load, own.bounds) for pop, own in passed.items()}
-        )
+        known = {pop: _estimate(own.load, own.bounds) for pop, own in passed.items()}
+        over = _pooled(metric, known)
+        if over:
+            loads[name] = RingLoad(over.ratio, over.interval, len(over.pops))
     said = {pop: _not_in_the_mean(own) for pop, own in others.items()}
     return RingHeadroom(
         metric,
         next(iter(rows.values())).limit,
         definition,
         _pooled(metric, ratios),
-        {name: own for name, own in loads.items() if own},
+        loads,
         *([pop for pop, why in said.items() if why == kind] for kind in ("never", "bounded", "")),
     )
 

@@ -10,6 +10,7 @@ from edgetune.base.documents.campaign import (
     Record,
     RingEffect,
     RingHeadroom,
+    RingLoad,
     RingStep,
 )
 from edgetune.base.durations import duration, utc
@@ -110,9 +111,9 @@ def loads_over(row: RingHeadroom) -> str:
     return f"load at which {limit}, in multiples of the usual: {'; '.join(told)}" if told else ""
 
 
-def _load(load: RingEffect) -> str:
-    low, high = (number(end or 0.0) for end in load.interval)
-    return f"{number(load.ratio)} ({low} to {high}, {several(len(load.pops), 'PoP')})"
+def _load(own: RingLoad) -> str:
+    low, high = (number(end or 0.0) for end in own.interval)
+    return f"{number(own.load)} ({low} to {high}, {several(own.pops, 'PoP')})"
 
 
 def _ring(record: Record, ring: RingStep) -> str:

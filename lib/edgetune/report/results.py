@@ -17,7 +17,7 @@ from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.words import Decision
 from edgetune.base.numbers import bounds, more_load, number
 from edgetune.intent.metrics.catalogue import metrics_of
-from edgetune.judge.capacity import limit_text, measured_text
+from edgetune.judge.capacity import limit_text, measured_text, with_unit
 from edgetune.report.effects import effect_text
 
 DROPS = "_drops"
@@ -101,7 +101,7 @@ def headroom_text(row: Headroom, metric: Metric) -> str:
         return f"test hosts carry {more_load(high, 'control', 'at_most')} {before}"
     test, control = row.groups["test_after"], row.groups["control_after"]
     if test.why == control.why == "never":
-        limit = " ".join(filter(None, [number(row.limit), metric.unit]))
+        limit = with_unit(row.limit, metric)
         up_to = number(min(own.seen or 0.0 for own in (test, control)))
         told = f"this PoP was never near the limit of {row.metric} ({limit})"
         return f"{told}, up to {up_to} times the usual load"

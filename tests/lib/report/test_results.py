@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgetune.base.documents.campaign import RingEffect, RingHeadroom
+from edgetune.base.documents.campaign import PopEffect, RingEffect, RingHeadroom, RingLoad
 from edgetune.base.documents.look import Headroom, Judged, Look, Moment, Passed
 from edgetune.base.documents.metric import Histogram, Metric
 from edgetune.base.documents.plan import Guard, Plan
@@ -95,11 +95,10 @@ def test_how_much_more_is_carried_or_why_that_is_not_known(row: Headroom, says: 
 
 
 def test_over_a_ring_it_is_told_with_what_no_pop_could_tell() -> None:
-    over = RingEffect(
-        "request_p99", 1.23, [1.12, 1.35], [1.02, 1.48], 0.0, 0.0, dict.fromkeys("abc")
-    )
-    load = replace(over, ratio=1.42, interval=[1.38, 1.46], pops=dict.fromkeys("abcd"))
-    loads = {"test_before": load, "control_before": load, "test_after": replace(load, ratio=1.7)}
+    three = dict.fromkeys("abc", PopEffect(1.0, 0.1, 1.0))
+    over = RingEffect("request_p99", 1.23, [1.12, 1.35], [1.02, 1.48], 0.0, 0.0, three)
+    load = RingLoad(1.42, [1.38, 1.46], 4)
+    loads = {"test_before": load, "control_before": load, "test_after": replace(load, load=1.7)}
     row = RingHeadroom("request_p99", 250, P99, over, loads, ["d"], ["e", "f"], ["g"])
     assert headroom_over(row) == (
         "test hosts carry 23 % more load than control (+12 % to +35 %) before request_p99 passes"

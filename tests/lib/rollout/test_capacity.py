@@ -162,6 +162,15 @@ def test_a_rollout_that_goes_on_keeps_what_was_measured_so_far(world: Carrying) 
     assert "measured by sending hosts more: that is not over" in text
 
 
+def test_a_measurement_that_cannot_be_read_keeps_no_rollout_from_going_on(world: Carrying) -> None:
+    world.begin_it()
+    world.climb(2)
+    world.epoch = take_over_rollout(world.context, world.rollout, owner="ben-1")["epoch"]
+    world.context.store.put(capacity_key(world.rollout), "{")
+    world.mark("held")
+    assert not world.lent and not world.is_measuring and world.head.capacity is None
+
+
 def test_a_share_that_reaches_no_limit_tells_no_ratio(world: Carrying) -> None:
     world.knees = {True: 9.0, False: 9.0}
     world.begin_it()

@@ -67,6 +67,16 @@ class RingEffect:
 
 
 @dataclass(frozen=True)
+class RingLoad:
+    """At which ``load`` a group passes the limit of a metric: the mean over so many ``pops``, with
+    its ``interval``."""
+
+    load: Number
+    interval: list[Number | None]
+    pops: int
+
+
+@dataclass(frozen=True)
 class RingHeadroom:
     """How much more load test hosts carry than control hosts before a ``metric`` passes its
     ``limit``, over the PoPs of a ring that were compared (``judge.headroom``).
@@ -83,7 +93,7 @@ class RingHeadroom:
     limit: Number
     definition: Metric
     over: RingEffect | None
-    loads: dict[str, RingEffect]
+    loads: dict[str, RingLoad]
     never: list[str]
     bounded: list[str]
     unknown: list[str]
