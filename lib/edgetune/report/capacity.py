@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 from edgetune.base.documents.capacity import Capacity, CapacityPlan, PairMeasured, PlannedPair
 from edgetune.base.durations import duration
+from edgetune.base.errors import RefusedError
 from edgetune.base.numbers import number
 from edgetune.base.sanitize import command
 from edgetune.judge.capacity import conclusion, limit_text
+from edgetune.rollout.context import Context
+from edgetune.rollout.record.capacity import load_capacity
 
 
 def capacity_plan_text(plan: CapacityPlan) -> str:
@@ -39,6 +42,15 @@ def capacity_text(own: Capacity) -> str:
     for planned, measured in zip(own.plan.pairs, own.pairs):
         lines += [f"  {line}" for line in _measured(planned, measured)]
     return "\n".join([*lines, f"  {conclusion(own)}"])
+
+
+def capacity_if_read(context: Context, rollout: str, missing: list[str]) -> Capacity | None:
+    """What was measured of a rollout; None, and why in ``missing``, where it cannot be read."""
+    try:
+        return load_capacity(context, rollout)
+    except RefusedError as error:
+        missing.append(f"{error}.")
+        return None
 
 
 class PairRow(NamedTuple):

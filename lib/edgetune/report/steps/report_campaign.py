@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TypedDict
 
 from edgetune.base import clock
-from edgetune.base.documents.campaign import PopStep, Record
-from edgetune.base.documents.capacity import Capacity
+from edgetune.base.documents.campaign import Record
 from edgetune.base.documents.head import Head
 from edgetune.base.documents.look import Effect, Judged
 from edgetune.base.documents.metric import Metric
@@ -18,11 +17,11 @@ from edgetune.fleet.campaign.record import read_record
 from edgetune.fleet.campaign.rings import heads_of
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.report.campaign_page import CampaignMaterial, campaign_page
+from edgetune.report.capacity import capacity_if_read
 from edgetune.report.files import CAMPAIGN, address_of, page_of, report_folder, write_page
 from edgetune.report.results import results_of
 from edgetune.report.steps.campaign_status import waits_of
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.capacity import load_capacity
 from edgetune.rollout.record.rollout import Record as RolloutRecord
 
 
@@ -52,7 +51,7 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
         heads=heads,
         effects={name: own.look.metrics[0] for name, own in judged.items()},
         results={
-            name: results_of(judged.get(name), _capacity(context, pop, missing))
+            name: results_of(judged.get(name), capacity_if_read(context, pop.rollout, missing))
             for name, pop in record.pops.items()
             if pop.rollout in heads
         },
@@ -102,14 +101,6 @@ def _judged(
             missing.append(f"{name}: {error}.")
             found.pop(name, None)
     return found
-
-
-def _capacity(context: Context, pop: PopStep, missing: list[str]) -> Capacity | None:
-    try:
-        return load_capacity(context, pop.rollout)
-    except RefusedError as error:
-        missing.append(f"{error}.")
-        return None
 
 
 def _pooled(record: Record, known: Mapping[str, Metric], missing: list[str]) -> dict[str, Effect]:

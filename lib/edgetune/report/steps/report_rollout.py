@@ -10,7 +10,6 @@ from typing import TypedDict
 
 from edgetune.base import clock
 from edgetune.base.documents.baseline import Baseline
-from edgetune.base.documents.capacity import Capacity
 from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, Head, phases
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.table import SampleTable
@@ -19,6 +18,7 @@ from edgetune.base.errors import EdgetuneError, InputError, RefusedError
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.intent.tuning import Tuning
 from edgetune.judge.series import Window, read_window
+from edgetune.report.capacity import capacity_if_read
 from edgetune.report.files import address_of, page_of, report_folder, write_page, write_picture
 from edgetune.report.page import Event, Material, card, page
 from edgetune.report.text import wait_text
@@ -26,7 +26,6 @@ from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import why_frozen
 from edgetune.rollout.gates.pause import Pause, pause_text, pauses_of
 from edgetune.rollout.ownership.automation import needed_rules, what_is_off
-from edgetune.rollout.record.capacity import load_capacity
 from edgetune.rollout.record.rollout import Record, read_rollout
 
 _SLOTS = 240
@@ -92,17 +91,8 @@ def _material(opened: Record) -> Material:
         off=what_is_off(opened.context, needed_rules([head])),
         made=now,
         tuning=_tuning(opened),
-        capacity=_capacity(opened, missing),
+        capacity=capacity_if_read(opened.context, head.id, missing),
     )
-
-
-def _capacity(opened: Record, missing: list[str]) -> Capacity | None:
-    """What was measured of it, which a page can do without."""
-    try:
-        return load_capacity(opened.context, opened.head.id)
-    except RefusedError as error:
-        missing.append(f"{error}.")
-        return None
 
 
 def _tuning(opened: Record) -> Tuning | None:
