@@ -320,13 +320,16 @@ def test_over_a_ring_pops_that_tell_no_ratio_are_named_and_in_no_mean() -> None:
 
 
 def test_pops_that_differ_widen_the_interval_over_a_ring() -> None:
-    def over(*ratios: float) -> float:
-        rows = {str(own): [row(own, [own / 1.05, own * 1.05])] for own in ratios}
+    def over(*ratios: float, apart: float = 1.05) -> float:
+        rows = {str(own): [row(own, [own / apart, own * apart])] for own in ratios}
         (found,) = ring_headroom(rows, {"own": METRIC})
         assert found.over and found.over.interval[0] and found.over.interval[1]
         return found.over.interval[1] / found.over.interval[0]
 
-    assert over(1.1, 1.3, 1.5, 1.7) > 1.2 * over(1.38, 1.39, 1.4, 1.41) > 1.0
+    alike = (1.38, 1.39, 1.4, 1.41)
+    assert over(1.1, 1.3, 1.5, 1.7) > 1.2 * over(*alike) > 1.0
+    # Nor is it narrower than those of PoPs make it.
+    assert over(*alike, apart=1.3) > 1.2 * over(*alike)
 
 
 @pytest.mark.parametrize(("why", "named"), [("never", "never"), ("always", "unknown")])
