@@ -128,6 +128,8 @@ def test_what_was_measured_is_found_after_the_rollout_has_ended(
     world.epoch = take_over_rollout(world.context, world.rollout, owner="ben-1")["epoch"]
     world.roll_all(world.mark("rolling_back"))
     world.mark("rolled_back")
+    page = Path(report_rollout(world.context, world.rollout)["path"])
+    assert "listen_drops, measured: +6" in (page.parent / "index.html").read_text()
     clocks.sleep(2 * 86400)
     assert sweep_ended(world.context, read_living_heads(world.context)[0]) == 1
     shown = world.status(rollout=world.rollout)
@@ -136,7 +138,6 @@ def test_what_was_measured_is_found_after_the_rollout_has_ended(
     page = Path(report_rollout(world.context, world.rollout)["path"])
     tuned, untuned = _pair(world)
     assert all(each in page.read_text() for each in (told, f"{tuned} reached a limit at"))
-    assert "listen_drops, measured: +6" in (page.parent / "index.html").read_text()
     world.context.store.put(capacity_key(world.rollout), "{")
     assert capacity_key(world.rollout) in _aside(report_rollout(world.context, world.rollout))
 
