@@ -226,5 +226,5 @@ FINDERS: Tuple[Finder, ...] = (
     conflicts.sysctl_not_in_force,
     conflicts.drift,
 )
-"""Each answers what it found on a host: nothing, or a finding for each place. Of those that many
-hosts have, the first is proposed first: packets and connections that are lost come before CPU time."""
+"""Each answers what it found on a host: nothing, or a finding for each place. Where as many hosts
+have one as another, the first is proposed first: losses come before CPU time."""
