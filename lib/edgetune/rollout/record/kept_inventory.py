@@ -20,6 +20,7 @@ from edgetune.net.inventories import open_inventory, read_pop, source_of
 from edgetune.rollout.context import Context
 from edgetune.rollout.store.inventory import (
     LARGE,
+    SplitInventory,
     StoredInventory,
     digest_of_source,
     kept_inventory,
@@ -63,6 +64,7 @@ def inventory_for_plans(context: Context, kept: inventory.KeptInventory | None) 
             return StoredInventory(context.store, kept)
     if kept is not None and kept.file and kept.file == digest_of_source(context.config, LARGE):
         # All of it was read, and is kept.
+        context.inventory = SplitInventory(context.config, context.store, kept)
         return context.inventory
     found = open_inventory(context.config)
     _keep(context, found, kept)
