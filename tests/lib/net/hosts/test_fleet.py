@@ -17,7 +17,7 @@ import pytest
 
 from edgetune.agent import bundle
 from edgetune.base.errors import RefusedError
-from edgetune.net.hosts import fleet
+from edgetune.net.hosts import conversation, fleet
 from edgetune.net.hosts.answers import longest
 from edgetune.net.hosts.fleet import Fleet
 from edgetune.net.result import HostResult
@@ -197,6 +197,23 @@ def test_as_many_talk_as_there_are_seats_however_many_connect(server: Server) ->
     parts = server.fleet(ssh_threads=2).ask_in_parts(hosts, "facts", lambda host: {}, ahead=True)
     assert [own.error for part in parts for _, own in part] == [None] * 12
     assert most == [2]
+
+
+def test_a_server_that_hangs_up_on_those_that_wait_is_connected_to_anew(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The LoginGraceTime of OpenSSH is 2 minutes, and with many sites 30 seconds."""
+    monkeypatch.setattr(conversation, "_WAITED", 0.2)
+    usual, server.grace = server.answer, 0.3
+
+    def answer(request: dict[str, Any]) -> bytes:
+        time.sleep(0.5)
+        return usual(request)
+
+    server.answer = answer
+    hosts = [_host(server, f"e{number}") for number in range(3)]
+    parts = server.fleet(ssh_threads=1).ask_in_parts(hosts, "facts", lambda host: {}, ahead=True)
+    assert [own.error for part in parts for _, own in part] == [None] * 3
 
 
 @pytest.mark.parametrize("permitted", [9, 1])
