@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import socket
 import threading
 import time
@@ -197,6 +198,18 @@ def test_as_many_talk_as_there_are_seats_however_many_connect(server: Server) ->
     parts = server.fleet(ssh_threads=2).ask_in_parts(hosts, "facts", lambda host: {}, ahead=True)
     assert [own.error for part in parts for _, own in part] == [None] * 12
     assert most == [2]
+
+
+@pytest.mark.parametrize(
+    ("files", "threads", "connects"),
+    [(1024, 16, 8 * 16), (1024, 256, 512), (256, 256, 256), (resource.RLIM_INFINITY, 256, 2048)],
+)
+def test_connections_that_go_ahead_leave_half_of_the_files(
+    monkeypatch: pytest.MonkeyPatch, files: int, threads: int, connects: int
+) -> None:
+    """Where no file is left, a host that is well would count as silent."""
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (files, files))
+    assert threads * fleet._times_ahead(threads) == connects
 
 
 def test_a_server_that_hangs_up_on_those_that_wait_is_connected_to_anew(
