@@ -123,7 +123,7 @@ class AccessLog:
         names = re.compile(rf"{ours}|{re.escape(stem)}-.*{re.escape(ending)}.*")
         found, there = [], set(os.listdir(folder))
         # One that is being packed is there twice.
-        there -= {f"{name}.gz" for name in there}
+        there -= {f"{name}.gz" for name in there if name != base}
         for name in filter(names.fullmatch, there):
             path = os.path.join(folder, name)
             with contextlib.suppress(OSError):

@@ -258,6 +258,13 @@ def test_what_is_being_packed_is_there_twice_and_counted_once(log: Log) -> None:
     older.with_name("access.log.1.gz").write_bytes(gzip.compress(older.read_bytes()))
     log.add(LINE)
     assert log.responses() == 10
+    time.sleep(0.02)
+    # One that is packed by another name is there once.
+    log.add(LINE)
+    packed(rotated(log, "gone"))
+    log.path.with_name("gone.gz").rename(log.path.with_name("access.log.gz"))
+    log.add(LINE)
+    assert log.responses() == 12
 
 
 def test_a_log_that_is_emptied_in_place_is_counted_once(log: Log) -> None:
