@@ -22,6 +22,7 @@ class EvilServer(paramiko.ServerInterface):
 
     ``at`` is the moment at which it never answers (``auth``, ``channel`` or ``exec``), ``raw`` acts
     on the connection before there is any SSH, ``act`` on the channel once the command runs.
+    After ``grace`` s without a word of the client it hangs up.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class EvilServer(paramiko.ServerInterface):
     ) -> None:
         self.reached, self.ended = threading.Event(), threading.Event()
         self.transport: paramiko.Transport | None = None
-        self.window = 0
+        self.window, self.grace = 0, 15.0
         self.ciphers: list[str] = []
         self._at, self._raw, self._act = at, raw, act
         self.key = new_key(folder / "host")
@@ -74,6 +75,7 @@ class EvilServer(paramiko.ServerInterface):
                 self._raw(self, connection)
                 return
             self.transport = paramiko.Transport(connection)
+            self.transport.banner_timeout = self.grace
             if self.window:
                 self.transport.default_window_size = self.window
             if self.ciphers:

@@ -121,8 +121,10 @@ class AccessLog:
         # Apache Traffic Server names them squid.log_HOST.BEGIN-END.old.
         ours = rf"{re.escape(base)}([.-].*|_.*\.old)"
         names = re.compile(rf"{ours}|{re.escape(stem)}-.*{re.escape(ending)}.*")
-        found = []
-        for name in filter(names.fullmatch, os.listdir(folder)):
+        found, there = [], set(os.listdir(folder))
+        # One that is being packed is there twice.
+        there -= {f"{name}.gz" for name in there if name != base}
+        for name in filter(names.fullmatch, there):
             path = os.path.join(folder, name)
             with contextlib.suppress(OSError):
                 own = os.lstat(path)

@@ -144,7 +144,9 @@ def index_page(heads: Sequence[Head], missing: Sequence[str], files: Set[str], m
     newest = sorted(heads, key=lambda head: -head.created)
     pages = {page_of(head.id) for head in heads}
     named = {name: ID.fullmatch(name[: -len(".html")]) for name in files - pages}
-    earlier = sorted(((own[2], name) for name, own in named.items() if own), reverse=True)
+    # A campaign's id is as that of a rollout.
+    found = [(own[2], name) for name, own in named.items() if own and not name.startswith(CAMPAIGN)]
+    earlier = sorted(found, reverse=True)
     return render(
         "index.html",
         made,

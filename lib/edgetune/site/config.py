@@ -119,8 +119,8 @@ class Config:
         least=0.1,
     )
     ssh_threads: int = option(
-        "Hosts that one action talks to at once. To take samples it connects to eight times as "
-        "many, so that silent hosts keep no others waiting.",
+        "Hosts that one action talks to at once. To take samples it connects to up to eight "
+        "times as many, so that silent hosts keep no others waiting.",
         16,
         least=1,
         most=256,

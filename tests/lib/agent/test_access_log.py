@@ -249,6 +249,24 @@ def test_what_is_written_before_and_after_a_rotation_is_counted(log: Log) -> Non
     assert log.responses() == 33
 
 
+def test_what_is_being_packed_is_there_twice_and_counted_once(log: Log) -> None:
+    """To pack gigabytes takes longer than the time between two looks."""
+    log.add(LINE)
+    log.look()
+    log.add(9 * LINE)
+    older = rotated(log)
+    older.with_name("access.log.1.gz").write_bytes(gzip.compress(older.read_bytes()))
+    log.add(LINE)
+    assert log.responses() == 10
+    time.sleep(0.02)
+    # One that is packed by another name is there once.
+    log.add(LINE)
+    packed(rotated(log, "gone"))
+    log.path.with_name("gone.gz").rename(log.path.with_name("access.log.gz"))
+    log.add(LINE)
+    assert log.responses() == 12
+
+
 def test_a_log_that_is_emptied_in_place_is_counted_once(log: Log) -> None:
     log.add(LINE)
     log.look()

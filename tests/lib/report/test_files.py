@@ -45,8 +45,10 @@ def test_pages_of_archived_rollouts_are_linked_and_so_many_of_them(
 
 
 def test_campaigns_are_those_with_a_page() -> None:
-    html = index_page([], [], {"campaign-queue-1.html", "campaign-queue-1.png", "index.html"}, 1.0)
-    assert re.findall(r'<a href="([^"]+)">([^<]+)', html) == [("campaign-queue-1.html", "queue-1")]
+    name = "queue-20260101T000000-7a54"
+    page = f"campaign-{name}.html"
+    html = index_page([], [], {page, f"campaign-{name}.png", "index.html"}, 1.0)
+    assert re.findall(r'<a href="([^"]+)">([^<]+)', html) == [(page, name)]
     assert "There is no rollout." in said(html)
 
 

@@ -20,13 +20,14 @@ from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, ID, Entry, Head, Quarantine, archive_key, head_key
 from edgetune.base.documents.look import Conclusion
 from edgetune.base.documents.past import past_key
-from edgetune.base.documents.steps import StepTaken, steps_key
+from edgetune.base.documents.steps import StepsTaken, StepTaken, steps_key
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.durations import utc
 from edgetune.base.errors import FencedError, InputError
 from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.record import seized
 from edgetune.report.steps.campaign_status import campaign_status
+from edgetune.rollout.context import Context
 from edgetune.rollout.record import archive
 from edgetune.rollout.record.archive import (
     CLAIMED_BY,
@@ -469,6 +470,24 @@ def test_what_an_earlier_version_archived_is_counted_by_the_sweep(world: EmptyWo
     assert (sweep(world), counted(world)["ams1", "nic_ring"]["rollouts"]) == (0, {"complete": 1})
     past = past_of(world.context, "ams1")
     assert past and past.tallies is not None
+
+
+def test_what_moves_while_it_is_counted_is_counted_once(world: EmptyWorld) -> None:
+    """A counter that falls again would count as one that began anew."""
+    put(world, "lab1", 0, "complete")
+    sweep(world)
+    put_steps(world, put(world, "lab1", 1, "complete"), drain_hosts=StepTaken(2, 1.5))
+    counts, real = counted(world), archive._steps_taken
+
+    def moved_meanwhile(context: Context, start: str) -> Mapping[str, StepsTaken]:
+        found = real(context, start)
+        with mock.patch.object(archive, "_steps_taken", real):
+            assert sweep(world) == 1
+        return found
+
+    with mock.patch.object(archive, "_steps_taken", moved_meanwhile):
+        assert counted(world) == counts
+    assert counted(world) == counts
 
 
 def test_to_count_costs_the_same_with_ten_times_as_many_that_have_ended(world: EmptyWorld) -> None:

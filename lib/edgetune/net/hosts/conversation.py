@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import paramiko
 
@@ -23,6 +23,8 @@ BOOTSTRAP = (
 
 # Seconds in which the end of a program is told after the end of its output.
 _END = 1.0
+# A server may have hung up by then on a connection that has yet to log in (LoginGraceTime).
+_WAITED = 15.0
 
 
 class _Reply(threading.Event):
@@ -47,11 +49,7 @@ def converse(login: Login, host: Host, data: bytes, seconds: float, most: int) -
     network and paramiko raise, if there is no conversation or it breaks.
     """
     server = Server.of(login, host)
-    with (
-        _connect(login, host) as connection,
-        _seat(login, host, connection),
-        paramiko.SSHClient() as client,
-    ):
+    with _seated(login, host) as connection, paramiko.SSHClient() as client:
         try:
             transport = log_in(client, connection, login, server)
             channel = transport.open_session(timeout=login.timeout)
@@ -69,17 +67,22 @@ def converse(login: Login, host: Host, data: bytes, seconds: float, most: int) -
 
 
 @contextmanager
-def _seat(login: Login, host: Host, connection: BoundedConnection) -> Iterator[None]:
-    """A seat of the login for the body; to wait for it takes nothing of the conversation's time."""
-    if login.seats is None:
-        yield
-        return
-    if not host.jump:
-        connection.wait_until_spoken_to()
-    left = connection.seconds_left
-    with login.seats:
-        connection.grant(clock.monotonic() + left, 0)
-        yield
+def _seated(login: Login, host: Host) -> Iterator[BoundedConnection]:
+    """A connection to a host, while there is a seat of the login for it; to wait for one takes
+    nothing of the conversation's time."""
+    with ExitStack() as stack:
+        connection = stack.enter_context(_connect(login, host))
+        if login.seats is not None:
+            if not host.jump:
+                connection.wait_until_spoken_to()
+            left, since = connection.seconds_left, clock.monotonic()
+            stack.enter_context(login.seats)
+            if clock.monotonic() - since < _WAITED:
+                connection.grant(clock.monotonic() + left, 0)
+            else:
+                connection.close()
+                connection = stack.enter_context(_connect(login, host))
+        yield connection
 
 
 def greet(login: Login, host: Host) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,7 +35,7 @@ _AT_ONCE = 16
 # A sweep of thousands of hosts is stored in some dozens of parts, not in thousands.
 _TOGETHER = 1.0
 AHEAD = 8
-"""To so many times the hosts that are talked to is connected, where they may be silent."""
+"""To so many times the hosts that are talked to is connected at most, where they may be silent."""
 LOGINS = 16
 # OpenSSH turns some away where more than 10 have yet to log in (MaxStartups 10:30:100).
 _LOGINS_AT_ONCE = 8
@@ -107,9 +108,10 @@ class Fleet:
                 clock.sleep(_AGAIN)
                 again = True
 
+        times = _times_ahead(self._config.ssh_threads) if ahead else 1
         with (
-            shared(self.asking, self._config, len(hosts), AHEAD if ahead else 1) as ask,
-            self._pool(len(hosts), AHEAD if ahead else 1) as pool,
+            shared(self.asking, self._config, len(hosts), times) as ask,
+            self._pool(len(hosts), times) as pool,
         ):
             asked = [pool.submit(ask_until, ask, host) for host in hosts]
             for future in asked:
@@ -182,6 +184,12 @@ class Fleet:
         except Exception as error:  # noqa: BLE001 - a host makes paramiko raise whatever it likes
             text = str(error) or type(error).__name__
             return HostResult(host.name, error=f"{host.address}: {text}", reason="unreachable")
+
+
+def _times_ahead(threads: int) -> int:
+    """So that connections are half of the files that the process may open, or less."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(AHEAD, most // 2 // threads)) if most != resource.RLIM_INFINITY else AHEAD
 
 
 def _together(

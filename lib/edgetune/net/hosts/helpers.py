@@ -126,7 +126,7 @@ class _Helper:
             else:
                 answer.set_result(_lost(question.host))
         try:
-            return answer.result(self._ahead * question.timeout + self._longest)
+            return answer.result(self._ahead * (question.timeout + self._longest))
         except LateError:
             self._process.kill()  # it was stopped, or worse
             return _lost(question.host)

@@ -49,7 +49,9 @@ _MOST_DRIFT = 50
 _LONGEST_MS = 600_000
 
 
-# After so many sweeps in a row the guard has told of a silent host, which then rests.
+# After so many sweeps in a row the guard has told of a silent host, which is then left out of each
+# second one. One of three would be too few: a host is lost by three samples that others have, and
+# those of the sweep that asks it last are stored before its own.
 _SILENT = 4
 
 
@@ -126,8 +128,7 @@ class SweepOfRule(Sweep):
     """That of the rule ``sample_running``: it says of each PoP when it was sampled, as that ends.
 
     A host that was silent is asked last: it keeps no other waiting. After ``_SILENT`` sweeps in a
-    row it is left out of one sweep of two, and after twice as many out of two of three. By then the
-    guard has told that it is lost, and no pause is so long that it would be told again.
+    row it is left out of one sweep of two.
     """
 
     def __init__(self, context: Context, pops: Iterable[str]) -> None:
@@ -143,7 +144,7 @@ class SweepOfRule(Sweep):
 
     def left_out(self, pop: str) -> Mapping[str, str]:
         return {
-            host: f"no answer to {times} sweeps in a row; it is asked again in {rest + 1} min"
+            host: f"no answer to {times} sweeps in a row; the next sweep asks it again"
             for host, (times, rest) in self._silent[pop].items()
             if rest
         }
@@ -155,14 +156,9 @@ class SweepOfRule(Sweep):
         silent: dict[str, tuple[int, int]] = {}
         for host in (host for host, own in told.items() if own.silent):
             times, rest = self._silent[pop].get(host, (0, 0))
-            silent[host] = (times, rest - 1) if rest else (times + 1, _rest(times + 1))
+            silent[host] = (times, 0) if rest else (times + 1, int(times + 1 >= _SILENT))
         beat = Heartbeat(clock.wall(), silent=silent)
         self._context.heartbeats.beat(sampled_by_rule(pop), beat)
-
-
-def _rest(times: int) -> int:
-    """How many sweeps leave out a host that was silent so many times."""
-    return min(times // _SILENT, 2)
 
 
 def sample_pops(context: Context, pops: Sequence[str], sweep: Sweep | None = None) -> Found:

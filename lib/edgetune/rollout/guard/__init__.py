@@ -132,14 +132,15 @@ class Guard:
                     yield from _told_now(turns, trigger, finding.payload, again)
 
     def _keep_inventory(self, context: Context) -> None:
-        """A file that is the same still is not parsed anew at each look."""
-        told = digest_of_source(context.config)
-        if self._inventory and told and self._inventory[0] == told:
+        """A file that is the same still is not parsed anew at each look; no other source is asked
+        before a check needs a PoP."""
+        digest = digest_of_source(context.config)
+        if self._inventory and self._inventory[0] == digest:
             context.inventory = self._inventory[1]
-            return
-        # Where the file is wrong each check says so that needs it.
-        with suppress(InputError):
-            self._inventory = told, context.inventory
+        elif digest:
+            # Where the file is wrong each check says so that needs it.
+            with suppress(InputError):
+                self._inventory = digest, context.inventory
 
     @contextmanager
     def _going_on(self, what: str) -> Iterator[None]:

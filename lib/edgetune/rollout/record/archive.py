@@ -115,33 +115,43 @@ def _taken_back(head: Head) -> Tried | None:
 
 def count_rollouts(context: Context, living: Sequence[Head]) -> dict[tuple[str, str], Tally]:
     """By PoP and tuning, the living rollouts and those of the archive, counted."""
-    now, prefix, steps = clock.wall(), past_key(""), _steps_taken(context, "")
+    prefix, steps = past_key(""), _steps_taken(context, "")
     by_pop: dict[str, list[Head]] = {}
     for head in living:
         by_pop.setdefault(head.pop, []).append(head)
-    found: dict[tuple[str, str], Tally] = {}
-    for key, text in context.store.list(prefix).items():
-        pop = key[len(prefix) :]
-        told = _counted(context, pop, text, by_pop.get(pop, []), steps)
-        found.update({(pop, tuning): tally for tuning, tally in told.items()})
-    for head in living:
-        _count(found.setdefault((head.pop, head.tuning), Tally()), head, steps, now)
-    return found
+    pasts = {key[len(prefix) :]: text for key, text in context.store.list(prefix).items()}
+    return {
+        (pop, tuning): tally
+        for pop in {**by_pop, **pasts}
+        for tuning, tally in _counted(
+            context, pop, pasts.get(pop), by_pop.get(pop, []), steps
+        ).items()
+    }
 
 
 def _counted(
-    context: Context, pop: str, text: str, living: Sequence[Head], steps: Mapping[str, StepsTaken]
+    context: Context,
+    pop: str,
+    text: str | None,
+    living: Sequence[Head],
+    steps: Mapping[str, StepsTaken],
 ) -> dict[str, Tally]:
-    """The rollouts of a PoP that lie in the archive alone, by tuning."""
-    names, past = {head.id for head in living}, None
+    """The rollouts of a PoP by tuning, each counted where it tells more."""
+    if text is None:
+        return _tallies({}, living, steps)
+    epochs, past = {head.id: head.epoch for head in living}, None
     with suppress(RefusedError):
         past = read_past(pop, text)
     if past is None or past.tallies is None:
-        copies = [head for head in read_archived_heads(context, pop)[0] if head.id not in names]
-        return _tallies({}, copies, steps)
-    copies = _copies(context, [name for name in past.moving if name not in names])
-    again = _copies(context, [name for name in names if _is_counted(past, name)])
-    return _tallies(past.tallies, copies, steps, again)
+        copies = read_archived_heads(context, pop)[0]
+        return _tallies({}, [*living, *(own for own in copies if own.id not in epochs)], steps)
+    copies = _copies(context, [name for name in past.moving if name not in epochs])
+    known = _copies(context, [name for name in epochs if _is_counted(past, name)])
+    # To take one up again is a new epoch: one with the same has moved since it was read.
+    moved = [own.id for own in known if own.epoch == epochs[own.id]]
+    fresh = [head for head in living if head.id not in moved]
+    again = [own for own in known if own.id not in moved]
+    return _tallies(past.tallies, [*copies, *fresh], steps, again)
 
 
 def _is_counted(past: Past, rollout: str) -> bool:

@@ -19,7 +19,7 @@ from edgetune.base.sanitize import command
 from edgetune.net.inventories import open_inventory, read_pop, source_of
 from edgetune.rollout.context import Context
 from edgetune.rollout.store.inventory import (
-    LARGE,
+    SplitInventory,
     StoredInventory,
     digest_of_source,
     kept_inventory,
@@ -61,8 +61,9 @@ def inventory_for_plans(context: Context, kept: inventory.KeptInventory | None) 
         age = clock.wall() - kept.read
         if 0 <= age < context.config.inventory_max_age:
             return StoredInventory(context.store, kept)
-    if kept is not None and kept.file and kept.file == digest_of_source(context.config, LARGE):
+    if kept is not None and kept.file and kept.file == digest_of_source(context.config, large=True):
         # All of it was read, and is kept.
+        context.inventory = SplitInventory(context.config, context.store, kept)
         return context.inventory
     found = open_inventory(context.config)
     _keep(context, found, kept)

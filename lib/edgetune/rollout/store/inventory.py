@@ -102,10 +102,12 @@ class SplitInventory(Inventory):
         return (self._whole or open_inventory(self._config)).entry(name)
 
 
-def digest_of_source(config: Config, least: int = 0) -> str:
-    """That of the file which tells all of the inventory; empty where no file does, and of one with
-    fewer bytes than ``least``."""
-    return "" if source_of(config).is_kept else digest_of_file(config.inventory, least)
+def digest_of_source(config: Config, large: bool = False) -> str:
+    """That of the file which tells all of the inventory; empty where no file does, and if it is to
+    be ``large`` and is not."""
+    if source_of(config).is_kept:
+        return ""
+    return digest_of_file(config.inventory, LARGE if large else 0)
 
 
 def told_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
@@ -114,7 +116,7 @@ def told_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
     if source_of(config).is_kept:
         kept = readable_index(store())
         return open_inventory(config) if kept is None else StoredInventory(store(), kept)
-    file = digest_of_source(config, LARGE)
+    file = digest_of_source(config, large=True)
     # Where the records cannot be asked the file is read, as one that is small.
     with suppress(StoreError, InputError):
         kept = readable_index(store()) if file else None

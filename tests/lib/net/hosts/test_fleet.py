@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import socket
 import threading
 import time
@@ -17,7 +18,7 @@ import pytest
 
 from edgetune.agent import bundle
 from edgetune.base.errors import RefusedError
-from edgetune.net.hosts import fleet
+from edgetune.net.hosts import conversation, fleet
 from edgetune.net.hosts.answers import longest
 from edgetune.net.hosts.fleet import Fleet
 from edgetune.net.result import HostResult
@@ -197,6 +198,35 @@ def test_as_many_talk_as_there_are_seats_however_many_connect(server: Server) ->
     parts = server.fleet(ssh_threads=2).ask_in_parts(hosts, "facts", lambda host: {}, ahead=True)
     assert [own.error for part in parts for _, own in part] == [None] * 12
     assert most == [2]
+
+
+@pytest.mark.parametrize(
+    ("files", "threads", "connects"),
+    [(1024, 16, 8 * 16), (1024, 256, 512), (256, 256, 256), (resource.RLIM_INFINITY, 256, 2048)],
+)
+def test_connections_that_go_ahead_leave_half_of_the_files(
+    monkeypatch: pytest.MonkeyPatch, files: int, threads: int, connects: int
+) -> None:
+    """Where no file is left, a host that is well would count as silent."""
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (files, files))
+    assert threads * fleet._times_ahead(threads) == connects
+
+
+def test_a_server_that_hangs_up_on_those_that_wait_is_connected_to_anew(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The LoginGraceTime of OpenSSH is 2 minutes, and with many sites 30 seconds."""
+    monkeypatch.setattr(conversation, "_WAITED", 0.2)
+    usual, server.grace = server.answer, 0.3
+
+    def answer(request: dict[str, Any]) -> bytes:
+        time.sleep(0.5)
+        return usual(request)
+
+    server.answer = answer
+    hosts = [_host(server, f"e{number}") for number in range(3)]
+    parts = server.fleet(ssh_threads=1).ask_in_parts(hosts, "facts", lambda host: {}, ahead=True)
+    assert [own.error for part in parts for _, own in part] == [None] * 3
 
 
 @pytest.mark.parametrize("permitted", [9, 1])

@@ -17,6 +17,7 @@ from edgetune.base.documents.inventory import KEY, pop_key
 from edgetune.base.errors import InputError, RefusedError, StoreError
 from edgetune.net.inventories import yaml
 from edgetune.rollout.context import Context
+from edgetune.rollout.guard import Guard
 from edgetune.rollout.record.kept_inventory import pop_for_plan, whole_inventory
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.accept_inventory import accept_inventory
@@ -262,6 +263,21 @@ def test_a_step_reads_one_pop_of_a_large_file_as_long_as_that_is_the_same(
     parses, change = CHANGES[changed]
     change(large)
     assert _parses(large, monkeypatch, lambda it: (it.pop("lab1"), it.pop_names())) == parses
+
+
+def test_a_plan_takes_no_large_file_that_was_read_before_it_changed(large: Site) -> None:
+    """Another plan has read it since."""
+    context = large.later()
+    assert context.inventory.pop("lab1").host("e000").rack != "r7"
+    large.pops["lab1"]["hosts"]["e000"]["rack"] = "r7"
+    large.write()
+    large.plan()
+    assert pop_for_plan(context, "lab1").host("e000").rack == "r7"
+
+
+def test_the_guard_asks_no_service_for_an_inventory_that_no_rollout_needs(served: Site) -> None:
+    [*Guard(pytest.fail).look(served.later())]
+    assert served.server.asked == []  # type: ignore[attr-defined]
 
 
 def test_hosts_stay_in_the_order_of_a_large_file(
