@@ -14,6 +14,7 @@ import pytest
 from edgetune.base import clock
 from edgetune.base.documents.effect import KeptEffect, Part, effect_key, read_effect
 from edgetune.base.documents.head import Entry
+from edgetune.base.documents.plan import Groups, Plan
 from edgetune.base.documents.words import Verdict
 from edgetune.base.errors import InputError
 from edgetune.judge.effects import estimate_of
@@ -21,7 +22,7 @@ from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.record.effects import kept_effects
 from edgetune.rollout.record.rollout import load_plan
-from tests.support.soaking import soaking
+from tests.support.soaking import Soaking, soaking
 from tests.support.world import EmptyWorld, World
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -92,6 +93,27 @@ def test_one_that_waits_for_its_ring_is_kept_as_well(tmp_path: Path) -> None:
     world.run("compare_groups")
     assert [decision for _, decision in world.looked()][-1] == "wait"
     assert len(kept(world)) == 1
+
+
+class OneOfItsKind(Soaking):
+    """One control host is of another hardware: nothing is compared with it."""
+
+    def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> Plan:
+        made = super()._planned(folder, disruption, **planned)
+        ((name, own),) = made.strata.items()
+        odd = Groups([], own.control[-1:])
+        made = replace(made, strata={name: Groups(own.test, own.control[:-1]), "odd": odd})
+        return replace(made, digest=made.document()["digest"])
+
+
+def test_a_host_that_nothing_is_compared_with_ends_no_soak_for_ever(tmp_path: Path) -> None:
+    world = OneOfItsKind(tmp_path)
+    world.run("check_baseline")
+    world.soak(1.5, 700)
+    world.run("compare_groups")
+    assert [decision for _, decision in world.looked()][-1] == "promote"
+    (own,) = kept(world)
+    assert own.hardware == {"lab": replace(own.whole, control=3), "odd": Part(0, 1)}
 
 
 def test_how_it_ended_is_told_by_its_record_and_then_by_the_archive(tmp_path: Path) -> None:
