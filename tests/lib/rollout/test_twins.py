@@ -23,6 +23,7 @@ from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.support.builders import write_yaml
 from tests.support.campaign_world import inventory_of_four
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import Balancer, EmptyWorld
 
 ONE, OTHER, APART = "ams1", "ams2", "fra1"
@@ -120,6 +121,29 @@ def test_a_rollback_waits_for_one_batch_of_its_twin_and_no_longer(world: TwinWor
     assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
     assert world.at_work(ONE)
     assert world.take(begin_drain, OTHER, 1)["next"] == "drain_hosts"
+
+
+def test_a_rollback_waits_for_no_twin_that_makes_no_step(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    """A person paused its execution in the middle of a batch, or nobody carries it on."""
+    world = TwinWorld(tmp_path)
+    for pop in (ONE, OTHER):
+        world.start(pop)
+    world.take(begin_drain, ONE)
+    world.settle(ONE)
+    world.take(begin_drain, OTHER)
+    world.enter(ONE, "rolling_back")
+    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    clock.wait(world.context.config.owner_timeout)
+    assert world.take(begin_drain, ONE, back)["waiting"]
+    clock.wait(1)
+    assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
+    # A change waits all the same.
+    world.settle(ONE, back)
+    world.enter(ONE, "rolled_back")
+    world.start(ONE)
+    assert world.take(begin_drain, ONE)["next"] == "drain_hosts"
 
 
 def test_two_that_go_back_with_hosts_out_do_not_wait_for_each_other(world: TwinWorld) -> None:

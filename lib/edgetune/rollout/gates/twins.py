@@ -23,6 +23,7 @@ from edgetune.base.names import listed
 from edgetune.net.traffic import Server
 from edgetune.rollout.hosts.in_service import hosts_in_service
 from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.ownership.owner import idle_time
 from edgetune.rollout.record.heads import keeping_their_pop, read_living_heads
 from edgetune.rollout.record.rollout import Record, under_way
 from edgetune.rollout.store.claims import Claim
@@ -88,7 +89,9 @@ def turn_of(opened: Rollout, work: Batch) -> Iterator[Turn]:
 
 def _at_work(opened: Rollout, twin: str, goes_back: bool) -> str:
     """Whose batch is under way on a twin, or that nobody can tell; a rollback is not held up by
-    what cannot be read."""
+    what cannot be read, nor by what makes no step: a paused or dead workflow ends no batch."""
+    if goes_back and idle_time(opened.context, twin) > opened.config.owner_timeout:
+        return ""
     about = f"{twin}, which {opened.pop.name} backs up,"
     heads, unreadable = read_living_heads(opened.context, twin)
     lost = [] if goes_back else keeping_their_pop(opened.context, unreadable)
