@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from edgetune.base import clock
+from edgetune.base.documents.head import archive_key
 from edgetune.base.documents.sample import Sample
 from edgetune.base.errors import SourceError
 from edgetune.rollout.evidence import sampling
@@ -126,7 +127,17 @@ def test_it_begins_after_the_last_rollout(tmp_path: Path, time: VirtualClock) ->
     time.wait(600)
     measured(world, 3600)
     world.begin_planned(world.plan.digest)
-    assert since(world) == 600
+    # Its last hosts were changed then: they have the warm-up of the plan.
+    assert since(world) == 600 - 300
+
+
+def test_of_a_rollout_that_nobody_can_read_the_end_is_not_known(
+    tmp_path: Path, time: VirtualClock
+) -> None:
+    world = world_with(tmp_path)
+    measured(world, 3000)
+    world.context.store.put(archive_key("lab1-20260101T100000-7a54"), "{")
+    assert since(world) == 0
 
 
 def test_a_source_that_is_away_tells_nothing(
