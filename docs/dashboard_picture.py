@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "lib"), str(ROOT)]
 
 from edgetune.base.durations import roughly  # noqa: E402
-from edgetune.report.axes import from_zero, number  # noqa: E402
+from edgetune.base.numbers import number  # noqa: E402
+from edgetune.report.axes import from_zero  # noqa: E402
 from lab.serve.metrics import metrics_served  # noqa: E402
 from tests.support.exported import fleet  # noqa: E402
 from tests.support.programs import free_port  # noqa: E402

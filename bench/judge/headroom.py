@@ -9,6 +9,9 @@ often the 90 % interval of a group's knee holds the true one, before and after, 
 ratio of test to control the true ratio; how often either is told at all; and where no host came
 near the limit, how often one is told all the same. The peer fits log(time) = a + b log(load) to all
 slots by least squares, takes each for independent, and tells a number where b is above 0.
+
+Each five PoPs of a kind are a ring, too: how often the interval over a ring holds the mean ratio of
+such PoPs, and the mean load of the groups of control hosts after.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from edgetune.base.documents.metric import READINGS, Metric
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Groups, Intent
 from edgetune.judge.facts import window_facts
-from edgetune.judge.headroom import headrooms
+from edgetune.judge.headroom import headrooms, ring_headroom
 from edgetune.judge.loads import SPANS_AFTER, SPANS_BEFORE, count_loads
 from edgetune.judge.measured_share import Coverage
 from edgetune.judge.series import Series, Window
@@ -43,9 +46,12 @@ COUNT, QUICK = 400, 10
 METRIC = "ms"
 LIMIT, IDLE = 250.0, 40.0
 """The limit, and the time of a host without load, in ms."""
+DEFINED = Metric("ms", "took {much} time", gauges={METRIC: 1.0}, limit=LIMIT)
 BLOCKS = 12
 PACKETS = 1e5
 """Per second of a host, usually."""
+RING = 5
+"""PoPs of a ring."""
 MOST_TOLD = 0.05
 """Share of PoPs that never came near the limit of which a knee is told at most."""
 _Z = 1.645
@@ -76,6 +82,8 @@ class Site:
     near: bool = True
     """Whether the baseline and control came near the limit."""
     test_near: bool = True
+    between: float = 0.0
+    """Deviation of the logarithm of the ratios of PoPs."""
 
 
 SITES: Mapping[str, Site] = {
@@ -96,6 +104,7 @@ SITES: Mapping[str, Site] = {
     "x1.2, few": Site("the same, 4 + 4 hosts", ratio=1.2, knee=1.2, hosts=4),
     "x0.9": Site("hosts carry 0.9 times as much", ratio=0.9),
     "x0.9, bursty": Site("the same, 5 % of slots are bursts", ratio=0.9, bursts=0.05),
+    "x1.2, PoPs apart": Site("x1.2, by 10 % from PoP to PoP", 1.2, ratio=1.2, hosts=6, between=0.1),
     "cured": Site("test hosts are never near the limit any more", ratio=2.0, test_near=False),
     "never": Site("the knee is at twice the peak", knee=3.0, near=False, test_near=False),
     "never, bursty": Site("the same, bursts", knee=3.0, bursts=0.05, near=False, test_near=False),
@@ -108,6 +117,8 @@ SITES: Mapping[str, Site] = {
 
 def rollout(site: Site, dice: np.random.Generator) -> dict[str, Any]:
     """What is told of one, and whether it is true."""
+    apart = site.between * dice.standard_normal() if site.between else 0.0
+    ratio = site.ratio * math.exp(apart)
     hosts, bins = 2 * site.hosts, 2 * site.minutes
     test = np.arange(hosts) < site.hosts
     share = np.exp(site.apart * dice.standard_normal((hosts, 1)))
@@ -116,7 +127,7 @@ def rollout(site: Site, dice: np.random.Generator) -> dict[str, Any]:
     day = 1 + site.swing * np.sin(2 * math.pi * (minute / length + dice.random()))
     load = share * day * np.exp(0.05 * dice.standard_normal((hosts, bins)))
     knee = site.knee * np.exp(site.apart * dice.standard_normal((hosts, 1)))
-    knee = knee * np.where(test[:, None] & (minute >= site.minutes), site.ratio, 1.0)
+    knee = knee * np.where(test[:, None] & (minute >= site.minutes), ratio, 1.0)
     time = IDLE + (LIMIT - IDLE) * (load / knee) ** site.steep
     noise = site.noise * lasting_noise(dice, (bins, hosts), 0.8).T
     noise = noise + site.shared * lasting_noise(dice, (bins, 1), site.memory).T
@@ -131,15 +142,17 @@ def rollout(site: Site, dice: np.random.Generator) -> dict[str, Any]:
     seed = int(dice.integers(1, 2**31))
     found, usual = judged(PACKETS * load, time, test, site.minutes, seed)
     middle = site.knee * PACKETS / usual
-    after = middle * site.ratio
+    after = middle * ratio
     truths = {"test_before": middle, "control_before": middle, "test_after": after}
     truths["control_after"] = middle
     low, high = found.interval
     return {
         "knees": {name: _holds(own.bounds, truths[name]) for name, own in found.groups.items()},
-        "ratio": _holds(found.interval, site.ratio) if found.ratio else None,
+        "ratio": _holds(found.interval, ratio) if found.ratio else None,
         "width": math.log(high / low) if found.ratio and low and high else None,
-        "bound": _holds(found.interval, site.ratio) if any(found.interval) else None,
+        "bound": _holds(found.interval, ratio) if any(found.interval) else None,
+        "headroom": found,
+        "load": math.log(middle),
         "peer": peer(load[:, site.minutes :], time[:, site.minutes :], test, site),
     }
 
@@ -163,13 +176,12 @@ def judged(
             [name for name, own in zip(names, test) if not own],
         )
     }
-    metric = Metric("ms", "took {much} time", gauges={METRIC: 1.0}, limit=LIMIT)
     options = Options(seed=seed, soak=MINUTE * minutes, warmup=0.0, looks=BLOCKS)
     plan = plan_of(Intent("improve", METRIC, 0.0), [], options, strata)
-    plan = replace(plan, definitions={METRIC: metric})
+    plan = replace(plan, definitions={METRIC: DEFINED})
     window = _window(packets, time, slice(0, minutes))
     facts = window_facts(window)
-    count = partial(count_loads, strata=strata, packets=facts.packets, metrics={METRIC: metric})
+    count = partial(count_loads, strata=strata, packets=facts.packets, metrics={METRIC: DEFINED})
     loads = count(window, spans=SPANS_BEFORE)
     baseline = Baseline(window.start, window.end, MINUTE, names, {}, facts, loads=loads)
     ends = np.linspace(minutes, 2 * minutes, BLOCKS + 1).astype(int)
@@ -281,6 +293,7 @@ def figures_of(name: str, outcomes: Sequence[Mapping[str, Any]]) -> dict[str, An
         "ratios": _told(ratios),
         "width": float(np.median(widths)) if widths else None,
         "bounds": _told([own["bound"] for own in outcomes]),
+        **_rings(outcomes, site.ratio),
         "wrongly": rate(wrongly) if wrongly else None,
         "peer_knees": _told([own["peer"]["knee"] for own in outcomes]),
         "peer_ratios": _told([own["peer"]["ratio"] for own in outcomes]),
@@ -293,14 +306,27 @@ def _told(holds: Sequence[bool | None]) -> dict[str, Any]:
     return {**told, "holds": rate(known) if known else None}
 
 
+def _rings(outcomes: Sequence[Mapping[str, Any]], ratio: float) -> dict[str, Any]:
+    """Whether what is told over each ring holds the mean of all PoPs; of ratios, and of loads."""
+    load = math.exp(float(np.mean([own["load"] for own in outcomes]))) if outcomes else 1.0
+    ratios, loads = [], []
+    for first in range(0, len(outcomes) - RING + 1, RING):
+        ring = {str(at): [own["headroom"]] for at, own in enumerate(outcomes[first : first + RING])}
+        (found,) = ring_headroom(ring, {METRIC: DEFINED})
+        after = found.loads.get("control_after")
+        ratios.append(_holds(found.over.interval, ratio) if found.over else None)
+        loads.append(_holds(after.interval, load) if after else None)
+    return {"ring_ratios": _told(ratios), "ring_loads": _told(loads)}
+
+
 def targets_of(rows: Sequence[Mapping[str, Any]]) -> Iterator[Target]:
     """What was wanted: intervals that hold the truth, and no knee where none was near."""
     for row in rows:
-        for what in ("knees", "ratios", "bounds"):
+        for what in ("knees", "ratios", "bounds", "ring_ratios", "ring_loads"):
             own = row[what]["holds"]
-            if own and (what != "knees" or SITES[row["site"]].near):
+            if own and (what not in ("knees", "ring_loads") or SITES[row["site"]].near):
                 few = own["rate"] < COVERED <= own["high"]
-                text = f"{row['site']}: {what}, 90 % interval holds the truth"
+                text = f"{row['site']}: {what.replace('_', ' ')}, 90 % interval holds the truth"
                 reached = own["rate"] >= COVERED
                 yield Target(text, f">= {COVERED:.0%}", f"{own['rate']:.1%}", reached, few)
         if row["wrongly"]:
@@ -316,7 +342,7 @@ def _cells(row: Mapping[str, Any]) -> dict[str, str]:
         holds = own["holds"]
         return f"{holds['rate']:.1%} of {own['told']:.0%}" if holds else "never told"
 
-    names = ("knees", "ratios", "bounds", "peer_knees", "peer_ratios")
+    names = ("knees", "ratios", "bounds", "peer_knees", "peer_ratios", "ring_loads", "ring_ratios")
     cells = {name: of(row[name]) for name in names}
     width, wrongly = row["width"], row["wrongly"]
     return {
@@ -336,6 +362,8 @@ _COLUMNS = {
     "high by low end (median)": "{width}",
     "ratios and bounds": "{bounds}",
     "told of who was not near": "{wrongly}",
+    "rings: loads": "{ring_loads}",
+    "rings: ratios": "{ring_ratios}",
     "line: knees": "{peer_knees}",
     "line: ratios": "{peer_ratios}",
 }

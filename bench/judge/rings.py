@@ -126,7 +126,7 @@ def _campaign(found: Found, dice: np.random.Generator) -> None:
     found.stopped += view_of_harm(spent, ALPHA).confirms
     found.pooled += ruling.look.decision is Decision.PROMOTE
     found.ring_taken_back += ruling.look.decision is Decision.ROLL_BACK
-    effect = ruling.effect
+    effect = ruling.over.effect
     if effect and effect.next_pop:
         found.ratios.append(effect.ratio)
         found.covered += _inside(effect.interval, ratio)

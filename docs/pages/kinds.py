@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 from docs.pages.markdown import code, codes, items, page, paragraph, table
+from edgetune.agent.vocabulary import SYSTEMS
 from edgetune.agent.vocabulary.kind import DISRUPTIONS, EXPERIMENTAL, Kind
 from edgetune.agent.vocabulary.kinds import KINDS
-from edgetune.agent.vocabulary.places import SYSTEMS
 from edgetune.intent import expressions
 
 

@@ -7,9 +7,12 @@ import math
 import random
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 CPUS = 2
-PACKETS = 400.0  # received per second by a host with its even share of the PoP's traffic
+PACKETS = 40_000.0  # received per second by a host with its even share of the PoP's traffic
+CONNECTIONS = 50.0
+INTERRUPTS = 4_000.0  # per second of each queue
 NO_DROPS_FROM = 1024
 # Packets that the card misses per second: a model of what the snoop mode does, not hardware.
 MISSED = {"early": 10.0, "cluster_on_die": 5.0, "home_osb": 3.0, "home": 1.0}
@@ -51,9 +54,10 @@ class Counters:
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self.values = dict.fromkeys((*NIC_COUNTERS, *TCP_EXT, *TCP), 0)
+        self.values = dict.fromkeys((*NIC_COUNTERS, *TCP_EXT, *TCP, "interrupts"), 0)
         # In seconds.
         self.busy = [0.0] * CPUS
+        self.queues: Mapping[str, int] = {}
         self.uptime = 0.0
         self._written: dict[str, str] = {}
 
@@ -64,18 +68,24 @@ class Counters:
         load: float,
         snoop_mode: str = "early",
         resent: float = 0.002,
+        queues: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         """Let traffic of `load` (1 is usual, 0 is none) come in for that long; `resent` is the
-        share of segments that are sent again.
+        share of segments that are sent again. The card has so many `queues` of each side.
         """
         self.uptime += seconds
         packets = self._poisson(PACKETS * seconds * load)
+        connections = self._poisson(CONNECTIONS * seconds * load)
         drops = self._poisson(drops_per_second(backlog) * seconds * load)
-        added = {"ListenDrops": drops, "ListenOverflows": drops, "PassiveOpens": packets // 8}
+        added = {"ListenDrops": drops, "ListenOverflows": drops, "PassiveOpens": connections}
         added.update(rx_packets=packets, tx_packets=packets, InSegs=packets, OutSegs=packets)
         added.update(rx_bytes=packets * 200, tx_bytes=packets * 1200)
         added["rx_missed_errors"] = self._poisson(MISSED[snoop_mode] * seconds * load)
         added["RetransSegs"] = self._poisson(resent * packets)
+        self.queues = queues
+        # A queue that has more to do brings more packets at once.
+        raised = INTERRUPTS * sum(queues.values()) * min(1.0, 2 * load)
+        added["interrupts"] = self._poisson(raised * seconds)
         for name, amount in added.items():
             self.values[name] += amount
         for cpu in range(CPUS):

@@ -11,7 +11,7 @@ from pathlib import Path
 from lab.bmc.machine import serial_of, uuid_of
 
 from . import commands, sysctls
-from .commands import REBOOT_MARK, answer, backlog
+from .commands import NIC_QUEUES, QUEUES, REBOOT_MARK, STEERING, answer, backlog
 from .commands import start_nginx as start_service
 from .counters import CPUS, NIC_COUNTERS, TCP, TCP_EXT, Counters
 from .scripts import install_programs
@@ -23,6 +23,7 @@ __all__ = [
     "boot_hook",
     "counted",
     "install",
+    "queues",
     "resent",
     "start_kernel",
     "start_service",
@@ -43,6 +44,8 @@ NIC = {
     "device/numa_node": "0",
     "device/vendor": "0x1af4",
 }
+FIRST_IRQ = {"rx": 24, "tx": 24 + QUEUES}
+IRQ_NAME = {"rx": "input", "tx": "output"}
 TICKS = 100  # of /proc/stat, per second
 CPU = "processor\t: {}\nmodel name\t: Simulated CPU\ncpu MHz\t\t: 2000.000\n\n"
 KERNEL = {
@@ -52,7 +55,6 @@ KERNEL = {
     "proc/meminfo": "MemTotal: 4028440 kB\nMemFree: 2814220 kB\nMemAvailable: 3216100 kB\n"
     "SwapTotal: 0 kB\nSwapFree: 0 kB",
     "proc/buddyinfo": "Node 0, zone   Normal 900 800 700 600 500 400 300 200 100 90 600",
-    "proc/interrupts": f"{'':12}{'CPU0':>11}{'CPU1':>11}\nLOC: {0:>11}{0:>11}",
     "proc/vmstat": "pswpin 0\npswpout 0\nallocstall_normal 0\ncompact_stall 0\ncompact_fail 0",
     "proc/version": "Linux version 6.1.0-lab (simulated)",
     "sys/devices/system/cpu/online": f"0-{CPUS - 1}",
@@ -100,6 +102,11 @@ def resent(root: Path) -> float:
     return 0.002
 
 
+def queues(root: Path) -> Mapping[str, int]:
+    """How many queues its card has of each side."""
+    return {kind: len(list((root / NIC_QUEUES).glob(f"{kind}-*"))) for kind in STEERING}
+
+
 def counted(counters: Counters) -> Mapping[str, str]:
     """Files of what a host counted, by path."""
     values = counters.values
@@ -110,6 +117,7 @@ def counted(counters: Counters) -> Mapping[str, str]:
     files["proc/net/softnet_stat"] = f"{share:08x}{' 00000000' * 12}\n" * CPUS
     files["proc/softirqs"] = f"{'':12}{'CPU0':>11}{'CPU1':>11}\n NET_RX: {share:>11}{share:>11}\n"
     files["proc/stat"] = _stat(counters)
+    files["proc/interrupts"] = _interrupts(counters)
     idle = counters.uptime * CPUS - sum(counters.busy)
     files["proc/uptime"] = f"{counters.uptime:.2f} {idle:.2f}\n"
     return files
@@ -123,6 +131,18 @@ def _stat(counters: Counters) -> str:
     return "".join(f"{name} {used} 0 0 {free} 0 0 0 0 0 0\n" for name, used, free in rows)
 
 
+def _interrupts(counters: Counters) -> str:
+    """Those of each queue, as virtio names them; any CPU may serve them."""
+    every = sum(counters.queues.values())
+    each = counters.values["interrupts"] // max(1, CPUS * every)
+    told = f"{'':12}" + "".join(f"{f'CPU{cpu}':>11}" for cpu in range(CPUS)) + "\n"
+    for side, first in FIRST_IRQ.items():
+        for number in range(counters.queues.get(side, 0)):
+            name = f"PCI-MSIX-0000:00:03.0 {first + number}-edge virtio0-{IRQ_NAME[side]}.{number}"
+            told += f"{first + number:>4}: " + f"{each:>11}" * CPUS + f"   {name}\n"
+    return told + f" LOC: {0:>11}{0:>11}\n"
+
+
 def _table(title: str, names: tuple[str, ...], values: Mapping[str, int]) -> str:
     numbers = " ".join(str(values[name]) for name in names)
     return f"{title}: {' '.join(names)}\n{title}: {numbers}\n"
@@ -134,6 +154,9 @@ def _start_network(root: Path) -> None:
     for path, text in NIC.items():
         _write(nic / path, text)
     (nic / "statistics").mkdir()
+    for irq in range(FIRST_IRQ["rx"], FIRST_IRQ["tx"] + QUEUES):
+        _write(nic / f"device/msi_irqs/{irq}", "msix")
+        _write(root / f"proc/irq/{irq}/smp_affinity_list", f"0-{CPUS - 1}")
     driver = root / "sys/bus/virtio/drivers/virtio_net"
     driver.mkdir(parents=True)
     (nic / "device/driver").symlink_to("../../../../bus/virtio/drivers/virtio_net")

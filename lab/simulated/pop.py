@@ -184,7 +184,8 @@ class PoP:
             share = machine.balancer.share(machine.endpoint.name)
             mode = self.bmcs.snoop_mode(machine.endpoint.name)
             resent = machine.system.resent(machine.root)
-            machine.counters.grow(seconds, backlog or 0, share, mode, resent)
+            queues = machine.system.queues(machine.root)
+            machine.counters.grow(seconds, backlog or 0, share, mode, resent, queues)
             self._log.grow(machine.root, seconds, share)
             machine.show_counters()
 

@@ -47,6 +47,10 @@ class System(Protocol):
         """Segments sent again of those sent."""
         ...
 
+    def queues(self, root: Path) -> Mapping[str, int]:
+        """How many queues its card has of each side, where it shows what they raise."""
+        ...
+
     def counted(self, counters: Counters) -> Mapping[str, str]:
         """Files of what a host counted, by path."""
         ...

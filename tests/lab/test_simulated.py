@@ -307,7 +307,7 @@ def test_a_change_and_its_restore(running: Lab) -> None:
 def snapshot(root: Path) -> dict[str, str]:
     """All settings, as files below the root."""
     counting = ("statistics/", "proc/net/", "proc/stat", "proc/uptime", "proc/softirqs")
-    counting += ("var/lib/", "var/log/", "run/")
+    counting += ("var/lib/", "var/log/", "run/", "proc/interrupts")
     found = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
     return {
         name: path.read_text()

@@ -10,6 +10,7 @@ from typing import Any
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, HostStep, batch_key
 from edgetune.base.documents.campaign import Record
+from edgetune.base.documents.capacity import CapacityRatio
 from edgetune.base.documents.congestion import PrefixEffect
 from edgetune.base.documents.head import ENDED, Entry, Head, Quarantine, head_key
 from edgetune.base.documents.rounds import Decisions, LookTaken, Outcome, decisions_key
@@ -82,7 +83,8 @@ def fleet(folder: Path) -> Soaking:
     put(world, "c1", "changing", "rolling_back", "rolled_back", quarantined=stuck)
     carries = {"ratios": {"listen_drops": 0.02}, "headroom": {"request_p99": 1.23}}
     improved = replace(concluded("promote", "improved"), **carries)
-    put(world, "d1", "soaking", "promoting", "complete", verdict=improved)
+    carried = CapacityRatio(1.4, 2, "at_least", metric="listen_drops")
+    put(world, "d1", "soaking", "promoting", "complete", verdict=improved, capacity=carried)
     pause_pop(world.context, "lab1", reason="peak", requested_by="ana")
     held = Pause(True, clock.wall(), "ana", "it is paused", changes, "run-1")
     save_pause(world.context, "ams1", EXECUTION, held)

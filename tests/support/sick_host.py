@@ -201,6 +201,7 @@ def make(host: DiagnosedHost, state: Mapping[str, Any], grows: int) -> None:
         "ethtool -l eth0": channels(*state["channels"]),
         "ethtool -x eth0": indirection(*state["table"]),
         "ethtool -g eth0": ring(*state["ring"]),
+        "ethtool -c eth0": "Adaptive RX: off  TX: off\nrx-usecs:\t3\n",
         "ethtool -k eth0": f"Features for eth0:\nntuple-filters: {state['ntuple']}\n",
         "ip -j route show default": state["routes"],
         GROUP_SHOWN: "ControlGroup=/system.slice/nginx.service\n",

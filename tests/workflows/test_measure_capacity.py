@@ -56,7 +56,9 @@ def test_a_plan_that_was_shown_is_carried_out_to_its_ratio(conductor: Conductor)
     ratio = output["ratio"]
     assert ratio["bound"] == "exactly" and ratio["ratio"] == pytest.approx(1.6, rel=0.1)
     assert output["measured"]["plan"]["alone"] and len(output["measured"]["pairs"]) == 2
-    assert f"tuned to untuned: {ratio['ratio']:.2f}, 90 %" in output["text"]
+    more = f"tuned hosts carry {100 * (ratio['ratio'] - 1):.0f} % more load than untuned ones (+"
+    assert more in output["text"]
+    assert "before listen_drops passes 500 per million packets" in output["message"]
     assert "plan_capacity" not in conductor.steps and conductor.steps.count("return_weights") == 2
     assert not world.lent and not world.is_measuring
     # Each weight stands for 20 s, and is looked at every 10 s.

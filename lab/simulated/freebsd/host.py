@@ -22,6 +22,7 @@ __all__ = [
     "boot_hook",
     "counted",
     "install",
+    "queues",
     "resent",
     "start_kernel",
     "start_service",
@@ -37,7 +38,12 @@ PARAMETERS = """\
 kern.ipc.soacceptqueue writable 8
 hw.ncpu fixed {cpus}
 """
-POOL = {"running": "default", "default": "default", "mounts": {}}
+POOL = {
+    "running": "default",
+    "default": "default",
+    "mounts": {},
+    "created": {"default": "2024-11-05 10:00"},
+}
 # Segments sent again of those sent: a model of what the TCP stack does, not a measurement.
 RESENT = {"freebsd": 0.02, "rack": 0.005}
 LINKS = """\
@@ -113,6 +119,11 @@ def resent(root: Path) -> float:
     """Segments sent again of those sent, by the TCP stack of new connections."""
     parameters = Machine(root).known("kernel")["parameters"]
     return RESENT.get(parameters["net.inet.tcp.functions_default"], RESENT["freebsd"])
+
+
+def queues(root: Path) -> Mapping[str, int]:
+    """Its interrupts are those of the image."""
+    return {}
 
 
 def counted(counters: Counters) -> Mapping[str, str]:

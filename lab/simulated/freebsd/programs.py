@@ -277,7 +277,8 @@ class Programs:
                 if pool.get(which):
                     flags[pool[which]] += flag
             rows = [
-                f"{name}\t{own or '-'}\t{self._mounted(name, own)}\t8.1G\t2026-03-01 10:00\n"
+                f"{name}\t{own or '-'}\t{self._mounted(name, own)}\t8.1G\t"
+                f"{pool.get('created', {}).get(name, '2026-03-01 10:00')}\n"
                 for name, own in flags.items()
             ]
             return 0, "".join(rows), ""

@@ -15,7 +15,7 @@ from edgetune.agent.protocol import (
     Request,
     shortened,
 )
-from edgetune.agent.vocabulary.places import SYSTEMS
+from edgetune.agent.vocabulary import SYSTEMS
 
 VERBS = {
     "facts": "verbs.facts",

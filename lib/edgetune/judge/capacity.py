@@ -24,10 +24,11 @@ from edgetune.base.documents.capacity import (
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.plan import Guard
 from edgetune.base.documents.table import SampleTable
+from edgetune.base.numbers import bounds, more_load, number, share
 
 RISE = 0.5
-"""Without a limit of one's own, a host has reached it where the metric is worse by this share than
-on the untuned host of the pair at its usual weight."""
+"""Where neither the measurement nor the metric has a limit, a host has reached it where the metric
+is worse by this share than on the untuned host of the pair at its usual weight."""
 LEVEL = 0.9
 """That of the interval of the ratio, two-sided."""
 _ROUNDING = 1e-9
@@ -140,13 +141,8 @@ def worst_beyond(
     for name, limit in limits.items():
         level, metric = levels[name], metrics[name]
         if level is not None and limit is not None and _is_worse(metric, level, limit):
-            return name, f"{name} is {_plain(level)}, its limit is {_plain(limit)}"
+            return name, f"{name} is {number(level)}, its limit is {number(limit)}"
     return "", ""
-
-
-def _plain(level: float) -> str:
-    """Without an exponent."""
-    return f"{level:,.0f}" if abs(level) >= 1000 else f"{level:.4g}"
 
 
 def _is_worse(metric: Metric, level: float, limit: float) -> bool:
@@ -181,7 +177,45 @@ def ratio_over(measured: Capacity) -> CapacityRatio | None:
         error = statistics.stdev(logs) / math.sqrt(len(logs))
         half = t_quantile(LEVEL, len(logs) - 1) * error
         interval = [math.exp(mean - half), math.exp(mean + half)]
-    return CapacityRatio(math.exp(mean), len(logs), bound, interval)
+    return CapacityRatio(math.exp(mean), len(logs), bound, interval, measured.plan.metric)
+
+
+def limit_text(name: str, limit: float, metric: Metric) -> str:
+    """What hosts do as they reach the limit of a metric: "health_p99 passes 250 ms"."""
+    verb = "passes" if metric.better == "lower" else "falls below"
+    return f"{name} {verb} {with_unit(limit, metric)}"
+
+
+def with_unit(limit: float, metric: Metric) -> str:
+    """The limit of a metric: "250 ms"."""
+    return f"{number(limit)} {metric.unit}".rstrip()
+
+
+def ratio_text(own: CapacityRatio) -> str:
+    """A ratio in few words: "at least +23 %"."""
+    words = {"at_least": "at least ", "at_most": "at most "}
+    return f"{words.get(own.bound, '')}{share(own.ratio)}"
+
+
+def conclusion(own: Capacity) -> str:
+    """What was measured, in one line, with what was found of weights."""
+    return "; ".join([measured_text(own), *own.notes])
+
+
+def measured_text(own: Capacity) -> str:
+    """What was measured, and what ended it early."""
+    told = f"stopped: {own.stopped}; " if own.stopped else ""
+    ratio, plan = own.ratio, own.plan
+    if ratio is None:
+        return f"{told}no ratio of tuned to untuned hosts was measured"
+    interval = f" ({bounds(ratio.interval)})" if ratio.interval else ""
+    passes = f"{plan.metric} passes its limit"
+    if plan.limit is not None and plan.definition:
+        passes = limit_text(plan.metric, plan.limit, plan.definition)
+    return (
+        f"{told}tuned hosts carry {more_load(ratio.ratio, 'untuned ones', ratio.bound)}{interval} "
+        f"before {passes} or a guard its own limit, by {ratio.pairs} of {len(own.pairs)} pairs"
+    )
 
 
 def _ratio_of(planned: PlannedPair, own: PairMeasured) -> tuple[float, str] | None:

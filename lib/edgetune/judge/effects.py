@@ -23,7 +23,7 @@ from edgetune.base.documents.plan import Groups, Strata, both_groups
 from edgetune.judge.comparison import Comparison
 
 LEVEL = 0.95
-"""That of both intervals, two-sided."""
+"""That of both intervals of an effect, two-sided."""
 _NOTHING = 1e-9
 _HALVINGS = 60
 
@@ -58,11 +58,15 @@ def ring_effect(own: Mapping[str, Comparison]) -> RingEffect | None:
     All that were judged belong into ``own``: a mean over those that were promoted is too good.
     """
     found = {pop: estimate for pop, each in own.items() for estimate in [estimate_of(each)]}
-    known = {pop: estimate for pop, estimate in found.items() if estimate}
+    metric = next(iter(own.values())).metric if own else ""
+    return pooled(metric, {pop: one for pop, one in found.items() if one})
+
+
+def pooled(metric: str, known: Mapping[str, Estimate], level: float = LEVEL) -> RingEffect | None:
+    """What is known of PoPs together, with intervals of such a level; None of fewer than two."""
     if len(known) < 2:
         return None
-    made = random_effects([*known.values()])
-    metric = next(iter(own.values())).metric
+    made = random_effects([*known.values()], level)
     return RingEffect(
         metric=metric,
         ratio=math.exp(made.mean),
@@ -139,7 +143,7 @@ def expected(kept: Iterable[KeptEffect], hardware: str = "") -> Expected | None:
     return Expected(metric, hardware, mean, interval, following, likely)
 
 
-def random_effects(estimates: list[Estimate]) -> RandomEffects:
+def random_effects(estimates: list[Estimate], level: float = LEVEL) -> RandomEffects:
     """Of two estimates or more; ValueError for fewer."""
     if len(estimates) < 2:
         raise ValueError("fewer than two estimates have no variance between them")
@@ -156,10 +160,10 @@ def random_effects(estimates: list[Estimate]) -> RandomEffects:
     variance = max(1.0, beyond) / float(random.sum())
     following = None
     if free > 1:
-        following = t_quantile(LEVEL, free - 1) * math.sqrt(tau2 + variance)
+        following = t_quantile(level, free - 1) * math.sqrt(tau2 + variance)
     return RandomEffects(
         mean=mean,
-        half=t_quantile(LEVEL, free) * math.sqrt(variance),
+        half=t_quantile(level, free) * math.sqrt(variance),
         next_half=following,
         q=q,
         tau2=tau2,

@@ -27,11 +27,13 @@ from typing import Any
 import numpy as np
 
 from edgetune.base.documents.baseline import Baseline, Block
+from edgetune.base.documents.campaign import RingEffect, RingHeadroom, RingLoad
 from edgetune.base.documents.look import Headroom, Passed
+from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import metrics_of
-from edgetune.judge.effects import t_quantile
+from edgetune.judge.effects import Estimate, pooled, t_quantile
 from edgetune.judge.loads import LOGS, WIDTH, Slots, counted_hosts, nothing_of, slots_of
 
 Array = Any
@@ -259,6 +261,62 @@ def _apart(one: Array, other: Array) -> Array:
     """Their difference; NaN where both are infinite."""
     with np.errstate(invalid="ignore"):
         return np.subtract(one, other)
+
+
+def ring_headroom(
+    found: Mapping[str, Sequence[Headroom]], metrics: Mapping[str, Metric]
+) -> list[RingHeadroom]:
+    """What the PoPs of a ring have together, by the model of random effects of ``effects``.
+
+    A PoP that was never near a limit is counted and in no mean, as is one that has a bound alone.
+    Errors are those that the intervals of PoPs have: of few hosts they are too wide, which is
+    careful.
+    """
+    rows: dict[str, dict[str, Headroom]] = {}
+    for pop, own in found.items():
+        for row in own:
+            rows.setdefault(row.metric, {})[pop] = row
+    return [_over_pops(name, own, metrics[name]) for name, own in rows.items()]
+
+
+def _over_pops(metric: str, rows: Mapping[str, Headroom], definition: Metric) -> RingHeadroom:
+    ratios = {pop: _estimate(own.ratio, own.interval) for pop, own in rows.items()}
+    others = {pop: own for pop, own in rows.items() if ratios[pop] is None}
+    loads = {}
+    for name in next(iter(rows.values())).groups:
+        passed = {pop: own.groups[name] for pop, own in rows.items()}
+        known = {pop: _estimate(own.load, own.bounds) for pop, own in passed.items()}
+        over = _pooled(metric, known)
+        if over:
+            loads[name] = RingLoad(over.ratio, over.interval, len(over.pops))
+    said = {pop: _not_in_the_mean(own) for pop, own in others.items()}
+    return RingHeadroom(
+        metric,
+        next(iter(rows.values())).limit,
+        definition,
+        _pooled(metric, ratios),
+        loads,
+        *([pop for pop, why in said.items() if why == kind] for kind in ("never", "bounded", "")),
+    )
+
+
+def _pooled(metric: str, known: Mapping[str, Estimate | None]) -> RingEffect | None:
+    return pooled(metric, {pop: one for pop, one in known.items() if one}, LEVEL)
+
+
+def _estimate(ratio: float | None, interval: Sequence[float | None] | None) -> Estimate | None:
+    """A logarithm and its error, of what has an interval with both ends."""
+    low, high = interval or (None, None)
+    if not ratio or not low or not high:
+        return None
+    return Estimate(math.log(ratio), math.log(high / low) / (2 * _Z))
+
+
+def _not_in_the_mean(own: Headroom) -> str:
+    if any(own.interval):
+        return "bounded"
+    after = (own.groups["test_after"], own.groups["control_after"])
+    return "never" if all(each.why == "never" for each in after) else ""
 
 
 def _one_bound(test: Passed, control: Passed) -> list[float | None]:

@@ -24,14 +24,16 @@ from edgetune.base.documents.baseline import (
     Load,
     Measured,
 )
-from edgetune.base.documents.campaign import RingEffect
+from edgetune.base.documents.campaign import RingEffect, RingHeadroom
 from edgetune.base.documents.look import Doubt, Look, Moment
 from edgetune.base.documents.plan import Groups, Plan, Strata
 from edgetune.base.documents.words import Decision
 from edgetune.base.errors import InputError
+from edgetune.base.numbers import share
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.comparison import Blocks, Comparison, cuts_of
 from edgetune.judge.effects import ring_effect
+from edgetune.judge.headroom import headrooms, ring_headroom
 from edgetune.judge.look import doubts_of, judge, too_little, unwatched_of
 from edgetune.judge.measured import Part, halves_of, known_share, packed_rows, rows_of
 from edgetune.judge.multiplicity import holm
@@ -58,11 +60,37 @@ class PopRecord:
 @dataclass(frozen=True)
 class Ruling:
     """What follows for a ring: its ``look``, the PoPs that are ``held`` where the others are
-    promoted, each with the reason, and the ``effect`` over all of them."""
+    promoted, each with the reason, and what is known ``over`` all of them."""
 
     look: Look
     held: Mapping[str, str]
-    effect: RingEffect | None
+    over: Over
+
+
+@dataclass(frozen=True)
+class Over:
+    """What is known over all PoPs that were compared: the ``effect``, and the ``headroom`` of each
+    metric with a limit."""
+
+    effect: RingEffect | None = None
+    headroom: Sequence[RingHeadroom] = ()
+
+
+def over_all(records: Mapping[str, PopRecord], own: Mapping[str, Comparison] | None = None) -> Over:
+    """That of PoPs, however they are judged; ``own`` are their comparisons, where these are made.
+
+    All that were compared belong into ``records``: a mean over those that were promoted is too
+    good.
+    """
+    if not records:
+        return Over()
+    found = {
+        pop: headrooms(each.plan, each.strata, each.baseline, each.blocks)
+        for pop, each in records.items()
+    }
+    plans = [each.plan for each in records.values()]
+    known = {name: metric for plan in plans for name, metric in metrics_of(plan).items()}
+    return Over(ring_effect(own or compared(records)), ring_headroom(found, known))
 
 
 def decide_ring(
@@ -77,24 +105,24 @@ def decide_ring(
     own = compared(records)
     together = _together(records)
     whole = _judged(together, own)
-    effect = ring_effect(own)
+    over = over_all(records, own)
     doubtful = {pop: _why(doubts) for pop in own for doubts in [[*_doubts(own[pop])]] if doubts}
     held = {**contrary(own, together), **doubtful, **(hindered or {})}
     if whole.decision is Decision.ROLL_BACK or not held:
-        return Ruling(whole, {}, effect)
+        return Ruling(whole, {}, over)
     left = {pop: record for pop, record in records.items() if pop not in held}
     rest = judge_ring(left) if left else whole
     told = "; ".join(f"{pop}: {why}" for pop, why in held.items())
     proven = judge(together, too_little(together), _ONCE).decision is Decision.PROMOTE
     if not left or rest.decision is not Decision.PROMOTE:
         reason = f"{rest.reason}; without {told}" if left else f"no PoP can be promoted: {told}"
-        return Ruling(replace(whole, decision=Decision.HOLD, reason=reason), {}, effect)
+        return Ruling(replace(whole, decision=Decision.HOLD, reason=reason), {}, over)
     if not proven:
         reason = f"{rest.reason}; but not over all PoPs, without {told}"
-        return Ruling(replace(whole, decision=Decision.HOLD, reason=reason), {}, effect)
+        return Ruling(replace(whole, decision=Decision.HOLD, reason=reason), {}, over)
     # Its numbers are those over all PoPs: those of what is left are too good.
     reason = f"{rest.reason}; held are {told}"
-    return Ruling(replace(rest, metrics=whole.metrics, reason=reason), held, effect)
+    return Ruling(replace(rest, metrics=whole.metrics, reason=reason), held, over)
 
 
 def contrary(own: Mapping[str, Comparison], together: Comparison) -> dict[str, str]:
@@ -119,7 +147,7 @@ def contrary(own: Mapping[str, Comparison], together: Comparison) -> dict[str, s
         one, pops = parts[part]
         ratio = math.exp(one.ratio(one.metric))
         which = "it" if part in own else f"its {part}"
-        why = f"{which} goes the other way: {one.metric} x{ratio:.2f}, p = {probability(p)}"
+        why = f"{which} goes the other way: {one.metric} {share(ratio)}, p = {probability(p)}"
         for pop in pops:
             found.setdefault(pop, why)
     return found

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from edgetune.base.dataclass import dataclass
@@ -12,11 +12,10 @@ from edgetune.base.documents.baseline import Prospect
 from edgetune.base.documents.look import Doubt, Outlier, Spent, Unwatched
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.words import Decision, Verdict
+from edgetune.base.numbers import TIMES, apart
 from edgetune.judge.outliers import outlier_text
 
 _FEW = 4
-TIMES = 3.0
-"""From which ratio on it is told as one, and no more as a share."""
 _ENOUGH = 0.8
 """Share of its time in which a number is told without saying in how much of it."""
 
@@ -206,24 +205,11 @@ def noted(measured: Mapping[str, float], window: str = "soak") -> str:
     return f" ({told})" if told else ""
 
 
-def percent(share: float) -> str:
-    """So many per cent: a digit more below ten, and of what is left of a hundred."""
-    if share < 10:
-        return f"{share:.1f}".removesuffix(".0") if share >= 0.05 or not share else "under 0.1"
-    return f"{share:,.0f}" if not 99.5 <= share < 100 else f"{min(share, 99.99):.4g}"
-
-
 def _much(metric: Metric, ratio: float) -> str:
     if ratio >= TIMES:
-        return f"{_share(ratio)} as {'much' if metric.mass else 'many'}"
+        return f"{apart(ratio)} as {'much' if metric.mass else 'many'}"
     fewer = "less" if metric.mass else "fewer"
-    return f"{_share(ratio)} {fewer if ratio < 1 else 'more'}"
-
-
-def _share(ratio: float, digits: Callable[[float], str] = percent) -> str:
-    """How far a ratio is from 1: nobody sees 96 times in 9,500 %."""
-    times = f"{ratio:.3g}" if ratio < 1000 else f"{ratio:,.0f}"
-    return f"{times} times" if ratio >= TIMES else f"{digits(100 * abs(ratio - 1))} %"
+    return f"{apart(ratio)} {fewer if ratio < 1 else 'more'}"
 
 
 def _range(metric: Metric, low: float, high: float) -> str:
@@ -234,9 +220,9 @@ def _range(metric: Metric, low: float, high: float) -> str:
     if low < 1 < high:
         return f"{_much(metric, low)} to {_much(metric, high)}"
     ends = sorted((low, high), key=lambda ratio: abs(ratio - 1))
-    near, far = map(_share, ends)
+    near, far = map(apart, ends)
     if near == far:
-        near, far = (_share(end, "{:.2f}".format) for end in ends)
+        near, far = (apart(end, "{:.2f}".format) for end in ends)
     unit = far[far.index(" ") :]
     return f"{near.removesuffix(unit)} to {far}"
 

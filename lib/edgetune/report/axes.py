@@ -85,15 +85,6 @@ def clock_ticks(start: float, end: float, most: int = 8) -> list[tuple[float, st
     return [(at, time.strftime(form, time.gmtime(at))) for at in times]
 
 
-def number(value: float) -> str:
-    """Three digits that say something, without an exponent where that is readable."""
-    if value == 0 or 1e-3 <= abs(value) < 1e6:
-        digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
-        text = f"{value:,.{digits}f}"
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{value:.2g}"
-
-
 def _round(low: float, high: float, most: int) -> list[float]:
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))

@@ -6,10 +6,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
-from edgetune.base.documents.campaign import PopStep, Record, RingEffect, RingStep
+from edgetune.base.documents.campaign import (
+    PopStep,
+    Record,
+    RingEffect,
+    RingHeadroom,
+    RingLoad,
+    RingStep,
+)
 from edgetune.base.documents.schedule import Schedule, Turn
 from edgetune.base.durations import duration, roughly, utc
+from edgetune.base.names import several
+from edgetune.base.numbers import bounds, more_load, number, share
 from edgetune.intent.campaign import Ring, ShownCampaign
+from edgetune.judge.capacity import limit_text
 
 _MUCH = 0.1
 """The share of a campaign's time that is worth a proposal."""
@@ -21,8 +31,8 @@ def definition_text(shown: ShownCampaign) -> str:
     turns = {turn.pop: turn for turn in shown.schedule.turns}
     lines = [f"Campaign {shown.id or campaign.name}: {campaign.tuning}"]
     lines += [f"  every ring: {_not_during(closed)} (configuration)"] if closed else []
-    for number, ring in enumerate(campaign.rings, 1):
-        lines += [f"  {number} {ring.name}: {_terms(ring)}"]
+    for place, ring in enumerate(campaign.rings, 1):
+        lines += [f"  {place} {ring.name}: {_terms(ring)}"]
         for pop in shown.pops[ring.name]:
             turn = turns.get(pop)
             told = [pop, *([turn_text(turn)] if turn else [])]
@@ -98,10 +108,9 @@ def campaign_text(
     """A campaign, what it waits for, when it ends as it stands now, and what happened so far."""
     turns = {turn.pop: turn for turn in schedule.turns} if schedule else {}
     lines = [f"{record.id}  {record.tuning}: {record.state}, by {record.by}"]
-    for number, ring in enumerate(record.rings, 1):
-        lines.append(f"  {number} {ring.name}: {_ring(record, ring)}")
-        effect = ring.effect
-        lines += [f"      {effect_over(effect)}"] if effect else []
+    for place, ring in enumerate(record.rings, 1):
+        lines.append(f"  {place} {ring.name}: {_ring(record, ring)}")
+        lines += [f"      {told}" for told in told_over(ring)]
         for name, pop in ring.pops.items():
             turn = f"  {turn_text(turns[name])}" if name in turns else ""
             lines.append(f"      {name}  {_pop(pop, states)}{turn}")
@@ -113,17 +122,54 @@ def campaign_text(
     return "\n".join(lines)
 
 
+def told_over(ring: RingStep) -> list[str]:
+    """All that is known over the PoPs of a ring, the effect first."""
+    effect = [effect_over(ring.effect)] if ring.effect else []
+    loads = [told for row in ring.headroom for told in (headroom_over(row), loads_over(row))]
+    return [told for told in (*effect, *loads) if told]
+
+
 def effect_over(effect: RingEffect) -> str:
     """The effect over the PoPs of a ring, and what is to be expected of one PoP more."""
-    told = f"{effect.metric} x{effect.ratio:.2f} ({_range(effect.interval)})"
-    told += f" over {len(effect.pops)} PoPs"
-    return f"{told}; the next PoP: {_range(effect.next_pop)}" if effect.next_pop else told
+    return f"{effect.metric} {share(effect.ratio)} ({bounds(effect.interval)}){_over(effect)}"
 
 
-def _range(bounds: Sequence[float | None]) -> str:
-    low, high = bounds
-    upper = "no upper bound" if high is None else f"{high:.2f}"
-    return f"{low or 0.0:.2f} to {upper}"
+def _over(effect: RingEffect) -> str:
+    told = f" over {len(effect.pops)} PoPs"
+    return f"{told}; the next PoP: {bounds(effect.next_pop)}" if effect.next_pop else told
+
+
+def headroom_over(row: RingHeadroom) -> str:
+    """How much more load is carried over the PoPs of a ring, and how many PoPs say nothing of it,
+    and why."""
+    limit = limit_text(row.metric, row.limit, row.definition)
+    told = f"before {limit}: fewer than two PoPs tell how much more load test hosts carry"
+    if row.over:
+        carried = f"{more_load(row.over.ratio, 'control')} ({bounds(row.over.interval)})"
+        told = f"test hosts carry {carried} before {limit}{_over(row.over)}"
+    others = {
+        "never near it": row.never,
+        "with one group alone that passed it": row.bounded,
+        "of which it is not known": row.unknown,
+    }
+    counted = [f"{several(len(pops), 'PoP')} {why}" for why, pops in others.items() if pops]
+    return "; ".join([told, *counted])
+
+
+def loads_over(row: RingHeadroom) -> str:
+    """At which load groups pass the limit over the PoPs of a ring; empty where none is known."""
+    told = []
+    for when in ("before", "after"):
+        known = {own: row.loads.get(f"{own}_{when}") for own in ("test", "control")}
+        each = [f"{own} hosts at {_load(load)}" for own, load in known.items() if load]
+        told += [f"{when}, {' and '.join(each)}"] if each else []
+    limit = limit_text(row.metric, row.limit, row.definition)
+    return f"load at which {limit}, in multiples of the usual: {'; '.join(told)}" if told else ""
+
+
+def _load(own: RingLoad) -> str:
+    low, high = (number(end or 0.0) for end in own.interval)
+    return f"{number(own.load)} ({low} to {high}, {several(own.pops, 'PoP')})"
 
 
 def _ring(record: Record, ring: RingStep) -> str:

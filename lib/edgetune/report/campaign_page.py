@@ -13,9 +13,10 @@ from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.schedule import Schedule, Turn
 from edgetune.base.durations import utc
+from edgetune.base.numbers import share
 from edgetune.base.sanitize import command
-from edgetune.report.campaign import effect_over, schedule_lines, turn_text
-from edgetune.report.effects import effect_text, said_of, share
+from edgetune.report.campaign import schedule_lines, told_over, turn_text
+from edgetune.report.effects import effect_text, said_of
 from edgetune.report.files import page_of
 from edgetune.report.headline import Next, headline
 from edgetune.report.page import render
@@ -138,7 +139,7 @@ def _ring(
         "metric": metric.title if metric else "",
         "lower_is_better": not metric or metric.better == "lower",
         "drawn": any(row["strip"] for row in rows),
-        "over": effect_over(ring.effect) if ring.effect else "",
+        "over": told_over(ring),
         "rows": rows,
     }
 

@@ -20,9 +20,9 @@ from edgetune.base.documents.rounds import (
     prefixes_text,
 )
 from edgetune.base.durations import roughly, utc
+from edgetune.base.numbers import bounds, number, share
 from edgetune.base.sanitize import command
-from edgetune.report.axes import Axis, clock_ticks, from_zero, number
-from edgetune.report.effects import bounds, share
+from edgetune.report.axes import Axis, clock_ticks, from_zero
 from edgetune.report.findings import folded
 from edgetune.report.page import render
 from edgetune.report.pictures import BOTTOM, FRAMES, TOP, Frame

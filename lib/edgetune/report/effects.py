@@ -3,35 +3,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 from edgetune.base.documents.effect import Expected
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import READINGS, Metric
 from edgetune.base.names import several
-from edgetune.judge.verdict import TIMES, UNALIKE, measured_text, percent
-from edgetune.report.axes import number
-
-_UNSEEN = 0.05
-"""Percent that are shown as none."""
-
-
-def share(ratio: float) -> str:
-    """A ratio as a signed share, or as a factor: 0.29 is "−71 %", and 6 is "6×"."""
-    if ratio >= TIMES:
-        return "up from nothing" if ratio == math.inf else f"{number(ratio)}×"
-    change = 100 * (ratio - 1)
-    if abs(change) < _UNSEEN:
-        return "±0 %"
-    return f"{'+' if change > 0 else '−'}{percent(abs(change))} %"
-
-
-def bounds(interval: Sequence[float | None]) -> str:
-    """An interval of ratios as shares; None is no bound."""
-    low, high = interval
-    least = "−100 %" if low is None else share(low)
-    return f"{least} to {'no upper bound' if high is None else share(high)}"
+from edgetune.base.numbers import bounds, number, share
+from edgetune.judge.verdict import UNALIKE, measured_text
 
 
 def level(value: float | None, metric: Metric, exposure: str) -> str:

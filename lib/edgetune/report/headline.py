@@ -13,13 +13,16 @@ from typing import NamedTuple
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.batch import Batch, HostStep
+from edgetune.base.documents.capacity import CapacityRatio
 from edgetune.base.documents.head import ENDED, PROMOTED, Head
+from edgetune.base.documents.look import Conclusion
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.words import State, Verdict
 from edgetune.base.durations import roughly
+from edgetune.base.numbers import share
 from edgetune.intent.metrics.catalogue import METRICS
+from edgetune.judge.capacity import ratio_text
 from edgetune.judge.verdict import noted
-from edgetune.report.effects import share
 from edgetune.rollout.status.commands import commands, releases
 
 _TAKEN_BACK = (State.ROLLING_BACK, State.ROLLED_BACK)
@@ -65,16 +68,26 @@ def headline(head: Head) -> Headline:
 
 def effect_of(head: Head) -> str:
     """The newest look's effect on the intent's metric, and on the load that hosts carry, in few
-    words; empty if none was taken."""
-    found = head.verdict
+    words; empty if none was taken, and nothing measured."""
+    return "; ".join([*_looked_at(head.verdict), *_measured(head.capacity)])
+
+
+def _measured(own: CapacityRatio | None) -> list[str]:
+    if own is None:
+        return []
+    limit = f" to the limit of {own.metric}" if own.metric else ""
+    return [f"load{limit}, measured: {ratio_text(own)}"]
+
+
+def _looked_at(found: Conclusion | None) -> list[str]:
     if found is None or (found.ratio is None and not found.metric):
-        return ""
+        return []
     # Of one of a site its name has to do: no plan is read for it.
     known = found.metric in METRICS
     name = METRICS[found.metric].title if known else found.metric or "its metric"
     told = "not compared" if found.ratio is None else share(found.ratio)
     carried = [f"load to the limit of {own}: {share(r)}" for own, r in found.headroom.items()]
-    return "; ".join([f"{name}: {told}{noted(found.measured)}", *carried])
+    return [f"{name}: {told}{noted(found.measured)}", *carried]
 
 
 @dataclass(frozen=True)

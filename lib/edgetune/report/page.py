@@ -20,20 +20,23 @@ from edgetune import __version__
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.baseline import Baseline
 from edgetune.base.documents.batch import Batch
+from edgetune.base.documents.capacity import Capacity
 from edgetune.base.documents.head import Head, batch_name, phases, runs
-from edgetune.base.documents.look import Look
+from edgetune.base.documents.look import Judged, Look
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.settings import value_text
 from edgetune.base.durations import duration, utc
-from edgetune.base.names import hosts_text
+from edgetune.base.names import hosts_text, several
+from edgetune.base.numbers import bounds, number, share
 from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.intent.tuning import Tuning
+from edgetune.judge.capacity import limit_text
 from edgetune.judge.outliers import beside_control, changes_of, odd_hosts
 from edgetune.judge.verdict import noted, probability, prospect_text
 from edgetune.net.bmc.answers import evidence_text
 from edgetune.report import effects
-from edgetune.report.axes import number
+from edgetune.report.capacity import pairs_of
 from edgetune.report.headline import Out, headline, next_steps, out_text, requests_text, times_out
 from edgetune.report.pictures import (
     DayPicture,
@@ -43,7 +46,7 @@ from edgetune.report.pictures import (
     host_picture,
     time_picture,
 )
-from edgetune.report.results import headroom_text, limit_text, passed_text, results_of
+from edgetune.report.results import headroom_text, passed_text, results_of
 from edgetune.report.text import service_text
 from edgetune.report.timeseries import compared, days_of, timeseries_of
 
@@ -83,6 +86,7 @@ class Material:
     its time, ``paused`` says which stand, ``waits`` what the present batch waits for; ``missing``
     says in sentences what is not known, ``off`` what does not go on by itself, ``made`` is when
     this was read. ``tuning`` is that of the plan, None once the catalogue holds another one.
+    ``capacity`` is the last measurement of it, None without one.
     """
 
     head: Head
@@ -98,6 +102,7 @@ class Material:
     off: Sequence[str]
     made: float
     tuning: Tuning | None = None
+    capacity: Capacity | None = None
 
 
 def page(material: Material) -> str:
@@ -121,7 +126,8 @@ def page(material: Material) -> str:
         baseline=material.baseline,
         looks=looks,
         judged=judged,
-        results=results_of(judged, plan) if judged else [],
+        results=results_of(Judged(judged, plan) if judged else None, material.capacity),
+        pairs=pairs_of(material.capacity),
         paused=material.paused,
         waits=material.waits,
         missing=material.missing,
@@ -145,6 +151,7 @@ def page(material: Material) -> str:
 def card(material: Material) -> str:
     """A small page with the headline and the first picture, to be drawn as a PNG for chat."""
     judged = newest_judged(material.looks)
+    found = Judged(judged, material.plan) if judged else None
     return render(
         "card.html",
         material.made,
@@ -152,7 +159,7 @@ def card(material: Material) -> str:
         plan=material.plan,
         headline=headline(material.head),
         effect=judged.metrics[0] if judged else None,
-        results=results_of(judged, material.plan) if judged else [],
+        results=results_of(found, material.capacity),
         pictures=_pictures(material)["pictures"][:1],
     )
 
@@ -268,7 +275,7 @@ def _templates() -> jinja2.Environment:
     )
     environment.filters.update(
         better=lambda metric: {"lower": "less", "higher": "more"}[metric.better],
-        bounds=effects.bounds,
+        bounds=bounds,
         caveat=effects.caveat,
         capitalise=lambda text: text[:1].upper() + text[1:],
         utc=utc,
@@ -279,7 +286,7 @@ def _templates() -> jinja2.Environment:
         headroom=headroom_text,
         hosts=hosts_text,
         level=effects.level,
-        limit=limit_text,
+        limit=lambda row, metric: limit_text(row.metric, row.limit, metric),
         local=local,
         metric=lambda plan, name: metrics_of(plan)[name],
         moved=effects.moved_per,
@@ -287,7 +294,8 @@ def _templates() -> jinja2.Environment:
         p=probability,
         passed=passed_text,
         said=effects.said_of,
-        share=effects.share,
+        several=several,
+        share=share,
         stamp=stamp,
         unit=effects.unit_of,
         value=value_text,

@@ -16,8 +16,9 @@ from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.words import State
 from edgetune.base.durations import DAY
-from edgetune.report.axes import Axis, around, clock_ticks, from_zero, number, of_ratios
-from edgetune.report.effects import moved, share
+from edgetune.base.numbers import number, share
+from edgetune.report.axes import Axis, around, clock_ticks, from_zero, of_ratios
+from edgetune.report.effects import moved
 from edgetune.report.timeseries import Day, Point, Step, Timeseries
 
 TOP, BOTTOM = 24, 178

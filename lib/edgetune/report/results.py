@@ -2,23 +2,23 @@
 """What a look found in three lines, as people ask for it: drops, health and capacity.
 
 Drops are metrics whose name ends in ``_drops``, health is what clients and health checks see of a
-host's answers, and capacity is the load that hosts carry before a metric passes its limit.
+host's answers, and capacity is the load that hosts carry before a metric passes its limit: as it
+was measured, and as the days of hosts tell it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from edgetune.base.documents.look import Effect, Headroom, Look, Passed
+from edgetune.base.documents.capacity import Capacity
+from edgetune.base.documents.look import Effect, Headroom, Judged, Look, Passed
 from edgetune.base.documents.metric import Metric
-from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.words import Decision
+from edgetune.base.numbers import bounds, more_load, number
 from edgetune.intent.metrics.catalogue import metrics_of
-from edgetune.judge.verdict import TIMES, percent
-from edgetune.report.axes import number
-from edgetune.report.effects import effect_text, share
+from edgetune.judge.capacity import limit_text, measured_text, with_unit
+from edgetune.report.effects import effect_text
 
 DROPS = "_drops"
 _UNTOLD = "not measured: no metric of this rollout is one of {}"
@@ -34,21 +34,32 @@ _WHY = {
 
 
 class Result(NamedTuple):
-    """A line: its ``name``, and what was found."""
+    """A line: its ``name``, and each thing that was found."""
 
     name: str
-    text: str
+    found: list[str]
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "; ".join(self.found)
 
 
-def results_of(look: Look, plan: Plan) -> list[Result]:
-    """The three lines, each in as many sentences as it has metrics."""
-    metrics = metrics_of(plan)
+def results_of(found: Judged | None, measured: Capacity | None = None) -> list[Result]:
+    """The three lines, each in as many sentences as it has metrics; none before a look.
+
+    What was ``measured`` by sending hosts more is the capacity, beside what their days tell of it.
+    """
+    told = [sent_more_text(measured)] if measured else []
+    if found is None:
+        return [Result("capacity", told)] if told else []
+    look, metrics = found.look, metrics_of(found.plan)
     drops = [row for row in look.metrics if row.metric.endswith(DROPS)]
     health = [row for row in look.metrics if _is_health(metrics[row.metric])]
     return [
-        Result("drops", _effects(drops) or _UNTOLD.format("drops")),
-        Result("health", _effects(health) or _UNTOLD.format("health")),
-        Result("capacity", "; ".join(_capacity(look, metrics))),
+        Result("drops", _effects(drops) or [_UNTOLD.format("drops")]),
+        Result("health", _effects(health) or [_UNTOLD.format("health")]),
+        Result("capacity", [*told, *_capacity(look, metrics)]),
     ]
 
 
@@ -56,8 +67,8 @@ def _is_health(metric: Metric) -> bool:
     return metric.asks_service or metric.histogram is not None
 
 
-def _effects(rows: Sequence[Effect]) -> str:
-    return "; ".join(f"{row.metric} {effect_text(row)}" for row in rows)
+def _effects(rows: Sequence[Effect]) -> list[str]:
+    return [f"{row.metric} {effect_text(row)}" for row in rows]
 
 
 def _capacity(look: Look, metrics: Mapping[str, Metric]) -> Iterator[str]:
@@ -69,21 +80,28 @@ def _capacity(look: Look, metrics: Mapping[str, Metric]) -> Iterator[str]:
         yield headroom_text(row, metrics[row.metric])
 
 
+def sent_more_text(own: Capacity) -> str:
+    """What a measurement of capacity came to, or that it goes on."""
+    if not own.ended:
+        return "measured by sending hosts more: that is not over"
+    return f"measured by sending hosts more: {measured_text(own)}"
+
+
 def headroom_text(row: Headroom, metric: Metric) -> str:
     """How much more the test hosts carry, or why that is not known."""
-    before = f"before {limit_text(row, metric)}"
+    before = f"before {limit_text(row.metric, row.limit, metric)}"
     low, high = row.interval
     if row.ratio is not None:
         own = " relative to their own baseline" if row.since_baseline else ""
-        bounds = f"{share(low or 0.0)} to {share(math.inf if high is None else high)}"
-        return f"test hosts carry {_load(row.ratio)} than control{own} ({bounds}) {before}"
+        told = f"{more_load(row.ratio, 'control')}{own} ({bounds(row.interval)})"
+        return f"test hosts carry {told} {before}"
     if low is not None and low > 1:
-        return f"test hosts carry at least {_load(low)} than control {before}"
+        return f"test hosts carry {more_load(low, 'control', 'at_least')} {before}"
     if high is not None and high < 1:
-        return f"test hosts carry at least {_load(high)} than control {before}"
+        return f"test hosts carry {more_load(high, 'control', 'at_most')} {before}"
     test, control = row.groups["test_after"], row.groups["control_after"]
     if test.why == control.why == "never":
-        limit = " ".join(filter(None, [number(row.limit), metric.unit]))
+        limit = with_unit(row.limit, metric)
         up_to = number(min(own.seen or 0.0 for own in (test, control)))
         told = f"this PoP was never near the limit of {row.metric} ({limit})"
         return f"{told}, up to {up_to} times the usual load"
@@ -91,12 +109,6 @@ def headroom_text(row: Headroom, metric: Metric) -> str:
     if passed_text(test) == passed_text(control):
         told = f"both groups {passed_text(test)}"
     return f"not known {before}: {told}"
-
-
-def limit_text(row: Headroom, metric: Metric) -> str:
-    """What a group does when it passes the limit."""
-    verb = "passes" if metric.better == "lower" else "falls below"
-    return " ".join(filter(None, [row.metric, verb, number(row.limit), metric.unit]))
 
 
 def passed_text(own: Passed) -> str:
@@ -107,9 +119,3 @@ def passed_text(own: Passed) -> str:
         return f"{_WHY[own.why]}, up to {number(own.seen)} times the usual load"
     low, high = own.bounds
     return f"at {number(own.load)} times the usual load ({number(low)} to {number(high)})"
-
-
-def _load(ratio: float) -> str:
-    if ratio >= TIMES:
-        return f"{number(ratio)} times as much load"
-    return f"{percent(100 * abs(ratio - 1))} % {'more' if ratio >= 1 else 'less'} load"

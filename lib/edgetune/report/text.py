@@ -22,7 +22,7 @@ from edgetune.judge.outliers import outlier_text
 from edgetune.net.bmc.answers import FORCED, ON, SHUTDOWN, event_text, events_of
 from edgetune.report.effects import effect_text, expected_text, level
 from edgetune.report.findings import folded
-from edgetune.report.headline import WAITING_FOR_A_PERSON, next_steps
+from edgetune.report.headline import WAITING_FOR_A_PERSON, effect_of, next_steps
 from edgetune.report.results import headroom_text
 from edgetune.rollout.status.commands import releases, ways_out
 
@@ -197,9 +197,7 @@ def verdict_text(look: Look, plan: Plan) -> str:
             f"  {name} test {shown[0]} -> {shown[1]}, control {shown[2]} -> {shown[3]} "
             f"{metric.unit_of(row.exposure).text}; {effect_text(row)}{proofs}"
         )
-    lines += [
-        f"  capacity       {headroom_text(own, metrics[own.metric])}" for own in look.headroom
-    ]
+    lines += [capacity_line(headroom_text(own, metrics[own.metric])) for own in look.headroom]
     lines += [f"  far from its group: {outlier_text(odd)}" for odd in look.outliers]
     lines += [
         f"  {own.metric:<14} not watched, as it is optional, on {listed(own.hosts)}"
@@ -207,6 +205,11 @@ def verdict_text(look: Look, plan: Plan) -> str:
     ]
     lines += [f"  kept to {kept_to}"] if kept_to else []
     return _page(lines)
+
+
+def capacity_line(told: str) -> str:
+    """What is known of the load that hosts carry, as a line of a verdict."""
+    return one_line(f"  capacity       {told}")
 
 
 def wait_text(wait: Wait | None) -> str:
@@ -229,6 +232,8 @@ def rollout_text(head: Head, wait: str = "") -> str:
         lines.append(f"  {utc(entry.at)}  {entry.state:<12} {entry.told}")
     if head.state == "soaking" and head.verdict:
         lines.append(f"  {head.verdict.verdict.value} so far: {head.verdict.reason}")
+    effect = effect_of(head)
+    lines += [f"  effect: {effect}"] if effect else []
     for step in next_steps(head) if head.state in WAITING_FOR_A_PERSON else ():
         lines += [f"  {step.text}", *([f"    {step.command}"] if step.command else [])]
     for host, why in head.quarantined.items():

@@ -217,6 +217,12 @@ class Config:
         least=1,
     )
     sample_retention: float = span("How long samples of hosts are kept.", 14 * DAY, least=60)
+    sample_memory: int = option(
+        "Megabytes that the samples of one PoP may take; a plan that needs more is refused. What "
+        "Prometheus or ClickHouse keep does not count.",
+        4000,
+        least=1,
+    )
     certificate_warning: float = span(
         "How long before a certificate expires doctor_pop warns of it.", 14 * DAY, least=0
     )

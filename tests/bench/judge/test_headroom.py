@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bench.judge.headroom import SITES, figures_of, main, rollout, targets_of
+from edgetune.base.documents.look import Headroom, Passed
 
 
 def found(name: str, seed: int) -> dict[str, Any]:
@@ -31,6 +32,12 @@ def test_no_number_is_told_of_a_pop_that_was_never_near(name: str) -> None:
         assert {*own["knees"].values(), own["ratio"], own["bound"]} == {None}
 
 
+def test_rings_of_pops_that_differ_are_told_their_mean() -> None:
+    own = figures_of("x1.2, PoPs apart", [found("x1.2, PoPs apart", seed) for seed in range(15)])
+    assert own["ring_ratios"]["told"] == own["ring_loads"]["told"] == 1.0
+    assert own["ring_ratios"]["holds"]["rate"] == 1.0
+
+
 def test_a_cure_is_told_as_a_bound() -> None:
     own = found("cured", 1)
     assert (own["ratio"], own["bound"], own["knees"]["test_after"]) == (None, True, None)
@@ -40,9 +47,14 @@ def test_targets_are_missed_where_the_truth_is_or_a_number_is_made_up() -> None:
     wrong = {"knees": dict.fromkeys(("test_before", "control_before", "test_after"), False)}
     wrong["knees"]["control_after"] = False
     rest = {"ratio": False, "width": 0.1, "bound": False, "peer": {"knee": None, "ratio": None}}
+    passed = dict.fromkeys(wrong["knees"], Passed(2.0, [1.9, 2.1], 2.5, ""))
+    wrong["headroom"] = Headroom("ms", 250, passed, 3.0, [2.9, 3.1], True)
+    wrong["load"] = 0.2
     rows = [figures_of(name, [{**wrong, **rest}] * 50) for name in ("soft", "never")]
     verdicts = {own.what: own.verdict for own in targets_of(rows)}
     assert verdicts["soft: knees, 90 % interval holds the truth"] == "NO"
+    assert verdicts["soft: ring ratios, 90 % interval holds the truth"] == "NO"
+    assert verdicts["soft: ring loads, 90 % interval holds the truth"] == "NO"
     assert verdicts["never: a knee is told that none was near"] == "NO"
 
 

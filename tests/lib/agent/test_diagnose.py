@@ -80,7 +80,8 @@ def test_a_reading_that_breaks_costs_that_finding_alone(
     lost = set(SICK_FINDINGS) - {row["finding"] for row in result["findings"]}
     assert lost == {"fragmentation", "swapping", "shmem_on_one_node", "rss_reach", "drift"}
     assert "swapping: ZeroDivisionError: division by zero" in result["unread"]
-    assert "ethtool -x eth0: netlink error: Operation not supported" in result["unread"]
+    # A card without such a table has nothing that could not be read.
+    assert not any("ethtool -x" in each for each in result["unread"])
 
 
 def test_without_ethtool_it_is_named_once(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -21,10 +22,12 @@ from edgetune.base.documents.capacity import (
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.plan import Guard
 from edgetune.judge.capacity import (
+    conclusion,
     crossing,
     ladder,
     limits_of,
     ratio_over,
+    ratio_text,
     share_of,
     worst_beyond,
 )
@@ -136,7 +139,7 @@ def test_a_pair_tells_a_ratio_or_a_bound_of_it(
     told = ratio_over(measured((carried, crossed)))
     assert (told is None) == (found is None)
     if told and found:
-        assert told == CapacityRatio(pytest.approx(found[0]), 1, found[1])
+        assert told == CapacityRatio(pytest.approx(found[0]), 1, found[1], metric="drops")
 
 
 def test_over_pairs_it_has_an_interval_of_student_s_t() -> None:
@@ -150,6 +153,42 @@ def test_over_pairs_it_has_an_interval_of_student_s_t() -> None:
     )
     assert told.interval == pytest.approx(
         [math.exp(sum(logs) / 2 - half), math.exp(sum(logs) / 2 + half)], rel=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "bound", "carries", "short"),
+    [
+        (1.234, "exactly", "23 % more load than untuned ones", "+23 %"),
+        (1.0, "exactly", "as much load as untuned ones", "±0 %"),
+        (0.9, "exactly", "10 % less load than untuned ones", "−10 %"),
+        (1.2, "at_least", "at least 20 % more load than untuned ones", "at least +20 %"),
+        (1.2, "at_most", "at most 20 % more load than untuned ones", "at most +20 %"),
+        # Nine tenths or more is a tenth less at the most.
+        (0.9, "at_least", "at most 10 % less load than untuned ones", "at least −10 %"),
+        (0.9, "at_most", "at least 10 % less load than untuned ones", "at most −10 %"),
+        (4.0, "at_least", "at least 4 times as much load as untuned ones", "at least 4×"),
+    ],
+)
+def test_a_ratio_is_told_the_right_way_round(
+    ratio: float, bound: str, carries: str, short: str
+) -> None:
+    own = measured((BOTH, {"t": 3.0, "u": 2.0}))
+    own.ratio = CapacityRatio(ratio, 1, bound, metric="drops")
+    told = f"tuned hosts carry {carries} before drops passes its limit or a guard its own limit"
+    assert conclusion(own) == f"{told}, by 1 of 1 pairs"
+    assert ratio_text(own.ratio) == short
+
+
+def test_a_limit_is_told_with_its_unit() -> None:
+    own = measured((BOTH, {"t": 3.0, "u": 2.0}))
+    hits = Metric("hits", "hit", better="higher", unit="%")
+    own.plan = replace(own.plan, limit=95.0, definition=hits)
+    own.ratio = CapacityRatio(1.5, 2, "exactly", [1.2, 1.9])
+    assert "(+20 % to +90 %) before drops falls below 95 % or a guard" in conclusion(own)
+    own.stopped, own.ratio = "it is night", None
+    assert conclusion(own) == (
+        "stopped: it is night; no ratio of tuned to untuned hosts was measured"
     )
 
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgetune.base.documents.baseline import Baseline
-from edgetune.base.documents.look import Headroom, Moment
+from edgetune.base.documents.look import Headroom, Moment, Passed
 from edgetune.base.documents.metric import Metric
 from edgetune.intent.metrics.catalogue import METRICS
-from edgetune.judge.headroom import crossings, headrooms
+from edgetune.judge.headroom import crossings, headrooms, ring_headroom
 from edgetune.judge.loads import BINS, LOGS, count_loads
 from tests.lib.judge.test_loads import window
 from tests.support.builders import plan
@@ -294,6 +294,49 @@ def test_few_hosts_make_a_wider_interval(tmp_path: Path) -> None:
         assert low and high
         widths.append(math.log(high / low))
     assert widths[0] > 1.3 * widths[1]
+
+
+def row(ratio: float | None, interval: list[float | None], why: str = "") -> Headroom:
+    at = Passed(None, None, 1.9, why) if why else Passed(1.4, [1.3, 1.5], 1.9, "")
+    groups = dict.fromkeys(("test_before", "control_before", "test_after", "control_after"), at)
+    return Headroom("own", LIMIT, groups, ratio, interval, True)
+
+
+def test_over_a_ring_pops_that_tell_no_ratio_are_named_and_in_no_mean() -> None:
+    ratios = {"a": (1.2, [1.1, 1.31]), "b": (1.3, [1.19, 1.42]), "c": (1.25, [1.14, 1.37])}
+    rows = {name: [row(*own)] for name, own in ratios.items()}
+    rows["d"] = [row(None, [None, None], "never")]
+    rows["e"] = [row(None, [1.5, None])]
+    rows["f"] = [row(None, [None, None], "short")]
+    (found,) = ring_headroom(rows, {"own": METRIC})
+    assert found.over and [*found.over.pops] == ["a", "b", "c"]
+    assert found.over.ratio == pytest.approx(1.25, abs=0.01)
+    low, high = found.over.interval
+    assert low and high and 1.1 < low < 1.2 < 1.3 < high < 1.4 and found.over.next_pop
+    assert (found.never, found.bounded, found.unknown) == (["d"], ["e"], ["f"])
+    # A bound of one group is no ratio, and its loads are known all the same.
+    assert found.loads["test_after"].pops == 4
+    assert found.loads["test_after"].load == pytest.approx(1.4)
+
+
+def test_pops_that_differ_widen_the_interval_over_a_ring() -> None:
+    def over(*ratios: float, apart: float = 1.05) -> float:
+        rows = {str(own): [row(own, [own / apart, own * apart])] for own in ratios}
+        (found,) = ring_headroom(rows, {"own": METRIC})
+        assert found.over and found.over.interval[0] and found.over.interval[1]
+        return found.over.interval[1] / found.over.interval[0]
+
+    alike = (1.38, 1.39, 1.4, 1.41)
+    assert over(1.1, 1.3, 1.5, 1.7) > 1.2 * over(*alike) > 1.0
+    # Nor is it narrower than those of PoPs make it.
+    assert over(*alike, apart=1.3) > 1.2 * over(*alike)
+
+
+@pytest.mark.parametrize(("why", "named"), [("never", "never"), ("always", "unknown")])
+def test_fewer_than_two_pops_with_a_ratio_have_no_mean(why: str, named: str) -> None:
+    rows = {"a": [row(1.2, [1.1, 1.3])], "b": [row(None, [None, None], why)]}
+    (found,) = ring_headroom(rows, {"own": METRIC})
+    assert found.over is None and getattr(found, named) == ["b"] and not found.loads
 
 
 def test_a_look_tells_it_once_it_decides_and_decides_the_same_without(tmp_path: Path) -> None:

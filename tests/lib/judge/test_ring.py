@@ -146,7 +146,7 @@ BETTER = {"ams1": 0.7, "ams2": 0.72, "fra1": 0.68, "lax1": 0.7}
 def test_what_every_pop_shows_promotes_all_of_them(fleet: Fleet) -> None:
     found = decide_ring(ring(fleet, BETTER))
     assert (found.look.decision, dict(found.held)) == ("promote", {})
-    effect = found.effect
+    effect = found.over.effect
     assert effect and effect.next_pop and None not in (*effect.interval, *effect.next_pop)
     assert effect.ratio == pytest.approx(0.7, rel=0.04)
     low, high = effect.interval
@@ -202,10 +202,10 @@ def test_a_pop_that_goes_the_other_way_is_held_and_the_effect_has_it_all_the_sam
 ) -> None:
     found = decide_ring(ring(fleet, {**BETTER, "sin1": 1.1}))
     assert (found.look.decision, [*found.held]) == ("promote", ["sin1"])
-    assert "it goes the other way: listen_drops x1.1" in found.held["sin1"]
+    assert "it goes the other way: listen_drops +1" in found.held["sin1"]
     assert "held are sin1: it goes the other way" in found.look.reason
-    assert found.effect and found.effect.pops["sin1"].ratio > 1.05
-    assert found.effect.pops["sin1"].shrunken < found.effect.pops["sin1"].ratio
+    assert found.over.effect and found.over.effect.pops["sin1"].ratio > 1.05
+    assert found.over.effect.pops["sin1"].shrunken < found.over.effect.pops["sin1"].ratio
     assert found.look.metrics[0].ratio == pytest.approx(0.77, abs=0.02)
 
 

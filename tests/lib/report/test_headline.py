@@ -19,8 +19,9 @@ from edgetune.base.documents.head import FORWARD, Entry, Head, Quarantine
 from edgetune.base.documents.look import Conclusion, Effect
 from edgetune.base.documents.metric import READINGS
 from edgetune.base.documents.words import Decision, Verdict
+from edgetune.base.numbers import bounds, share
 from edgetune.intent.metrics.catalogue import METRICS, PACKETS, WORK
-from edgetune.report.effects import bounds, level, moved, moved_per, said_of, share
+from edgetune.report.effects import level, moved, moved_per, said_of
 from edgetune.report.headline import (
     Out,
     color_of,

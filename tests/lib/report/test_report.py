@@ -20,13 +20,14 @@ from edgetune.base.documents.head import Approved, Entry, Head, Phase, Quarantin
 from edgetune.base.documents.look import Effect, Look, Moment, read_look
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.reading import decoded, encoded
+from edgetune.base.numbers import number
 from edgetune.base.sanitize import one_line
 from edgetune.intent.metrics.catalogue import METRICS
 from edgetune.judge.look import no_look, take_look
 from edgetune.judge.measured import EVENTS, measure_baseline, measure_block, packed_rows, rows_of
 from edgetune.judge.power import prospect
 from edgetune.judge.series import Window, read_window
-from edgetune.report.axes import Axis, clock_ticks, number, of_ratios
+from edgetune.report.axes import Axis, clock_ticks, of_ratios
 from edgetune.report.page import Event, Material, page
 from edgetune.report.pictures import forest
 from edgetune.report.timeseries import timeseries_of

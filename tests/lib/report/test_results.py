@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from edgetune.base.documents.look import Headroom, Look, Moment, Passed
+from edgetune.base.documents.campaign import PopEffect, RingEffect, RingHeadroom, RingLoad
+from edgetune.base.documents.look import Headroom, Judged, Look, Moment, Passed
 from edgetune.base.documents.metric import Histogram, Metric
 from edgetune.base.documents.plan import Guard, Plan
 from edgetune.base.documents.words import Decision, Verdict
+from edgetune.report.campaign import headroom_over, loads_over
 from edgetune.report.headline import effect_of
 from edgetune.report.page import page
 from edgetune.report.results import headroom_text, passed_text, results_of
@@ -92,6 +94,30 @@ def test_how_much_more_is_carried_or_why_that_is_not_known(row: Headroom, says: 
     assert headroom_text(row, P99) == says
 
 
+def test_over_a_ring_it_is_told_with_what_no_pop_could_tell() -> None:
+    three = dict.fromkeys("abc", PopEffect(1.0, 0.1, 1.0))
+    over = RingEffect("request_p99", 1.23, [1.12, 1.35], [1.02, 1.48], 0.0, 0.0, three)
+    load = RingLoad(1.42, [1.38, 1.46], 4)
+    loads = {"test_before": load, "control_before": load, "test_after": replace(load, load=1.7)}
+    row = RingHeadroom("request_p99", 250, P99, over, loads, ["d"], ["e", "f"], ["g"])
+    assert headroom_over(row) == (
+        "test hosts carry 23 % more load than control (+12 % to +35 %) before request_p99 passes"
+        " 250 ms over 3 PoPs; the next PoP: +2 % to +48 %; 1 PoP never near it; 2 PoPs with one"
+        " group alone that passed it; 1 PoP of which it is not known"
+    )
+    assert loads_over(row) == (
+        "load at which request_p99 passes 250 ms, in multiples of the usual: before, test hosts at"
+        " 1.42 (1.38 to 1.46, 4 PoPs) and control hosts at 1.42 (1.38 to 1.46, 4 PoPs); after, test"
+        " hosts at 1.7 (1.38 to 1.46, 4 PoPs)"
+    )
+    alone = replace(row, over=None, loads={}, bounded=[], unknown=[], never=["a", "b"])
+    assert headroom_over(alone) == (
+        "before request_p99 passes 250 ms: fewer than two PoPs tell how much more load test hosts"
+        " carry; 2 PoPs never near it"
+    )
+    assert loads_over(alone) == ""
+
+
 def test_of_a_metric_that_is_better_higher_hosts_fall_below_the_limit() -> None:
     hits = replace(P99, better="higher", unit="%")
     assert headroom_text(MORE, hits).endswith("before request_p99 falls below 250 %")
@@ -125,7 +151,7 @@ def look(*headrooms: Headroom, metrics: Any = ("listen_drops", "request_p99")) -
 
 
 def test_the_three_results_are_three_lines(planned: Plan) -> None:
-    drops, health, capacity = results_of(look(MORE), planned)
+    drops, health, capacity = results_of(Judged(look(MORE), planned))
     assert (drops.name, health.name, capacity.name) == ("drops", "health", "capacity")
     assert drops.text.startswith("listen_drops −98 % (")
     assert health.text.startswith("request_p99 −50 % (")
@@ -133,7 +159,7 @@ def test_the_three_results_are_three_lines(planned: Plan) -> None:
 
 
 def test_a_line_without_a_metric_says_so(planned: Plan) -> None:
-    drops, health, capacity = results_of(look(metrics=("packets",)), planned)
+    drops, health, capacity = results_of(Judged(look(metrics=("packets",)), planned))
     assert drops.text == "not measured: no metric of this rollout is one of drops"
     assert health.text == "not measured: no metric of this rollout is one of health"
     assert capacity.text == "not measured: no metric of this rollout has a limit"
@@ -141,9 +167,9 @@ def test_a_line_without_a_metric_says_so(planned: Plan) -> None:
 
 def test_before_a_look_decides_capacity_is_not_told(planned: Plan) -> None:
     waits = replace(look(), decision=Decision.WAIT)
-    assert results_of(waits, planned)[2].text == "told by the look that decides"
+    assert results_of(Judged(waits, planned))[2].text == "told by the look that decides"
     # Looks of earlier versions have none.
-    old = results_of(look(), planned)[2].text
+    old = results_of(Judged(look(), planned))[2].text
     assert old == "not known: an earlier version took this look"
 
 

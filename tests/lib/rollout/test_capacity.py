@@ -11,12 +11,18 @@ from typing import Any, Callable
 import pytest
 
 from edgetune.base import clock as clocks
+from edgetune.base.documents.capacity import capacity_key
 from edgetune.base.errors import DrainError, EdgetuneError, FencedError, InputError, RefusedError
 from edgetune.fleet.campaign.control import approve
+from edgetune.report.capacity import capacity_plan_text
+from edgetune.report.steps.report_rollout import report_rollout
+from edgetune.report.steps.show_verdict import show_verdict
 from edgetune.rollout.guard.stalled import stalled_rollout
 from edgetune.rollout.guard.watched import Watched
 from edgetune.rollout.hosts.measuring import LENT_FOR
 from edgetune.rollout.ownership.owner import is_orphaned
+from edgetune.rollout.record.archive import sweep_ended
+from edgetune.rollout.record.heads import read_living_heads
 from edgetune.rollout.record.rollout import read_rollout
 from edgetune.rollout.steps.assess_orphan import assess_orphan
 from edgetune.rollout.steps.begin_capacity import begin_capacity
@@ -100,6 +106,70 @@ def test_without_a_limit_of_ones_own_it_is_that_of_the_untuned_host(world: Carry
     # 100 of 1,000 are dropped beyond a knee: 1.5 times what 0.1 above 0.9 gives is 0.15 above it.
     assert world.measured.pairs[0].crossed[_pair(world)[1]] == pytest.approx(0.9 / 0.985, abs=0.15)
     assert told["ratio"]["bound"] == "exactly" and told["ratio"]["ratio"] > 1.4
+
+
+def test_a_limit_that_the_metric_has_is_that_of_the_measurement(world: Carrying) -> None:
+    world.begin_it(metric="health_failed", limit=None)
+    plan = world.measured.plan
+    assert plan.limit == 0.5 and plan.definition and plan.definition.limit == 0.5
+    told = capacity_plan_text(plan)
+    assert "a host is at its limit where health_failed passes 0.5, or a guard" in told
+    assert "is worse by half" in capacity_plan_text(replace(plan, limit=None))
+
+
+def test_what_was_measured_is_found_after_the_rollout_has_ended(
+    world: Carrying, tmp_path: Path
+) -> None:
+    """Its head keeps the ratio, and the document stays, also in the archive."""
+    world.begin_it(alone=True)
+    told = world.measure_on()["message"]
+    config = replace(world.context.config, report_dir=str(tmp_path / "pages"))
+    world.context.config = config
+    world.epoch = take_over_rollout(world.context, world.rollout, owner="ben-1")["epoch"]
+    world.roll_all(world.mark("rolling_back"))
+    world.mark("rolled_back")
+    page = Path(report_rollout(world.context, world.rollout)["path"])
+    assert "listen_drops, measured: +6" in (page.parent / "index.html").read_text()
+    clocks.sleep(2 * 86400)
+    assert sweep_ended(world.context, read_living_heads(world.context)[0]) == 1
+    shown = world.status(rollout=world.rollout)
+    assert "effect: load to the limit of listen_drops, measured: +6" in shown
+    assert told in show_verdict(world.context, world.rollout)["text"]
+    page = Path(report_rollout(world.context, world.rollout)["path"])
+    tuned, untuned = _pair(world)
+    assert all(each in page.read_text() for each in (told, f"{tuned} reached a limit at"))
+    world.context.store.put(capacity_key(world.rollout), "{")
+    assert capacity_key(world.rollout) in _aside(report_rollout(world.context, world.rollout))
+
+
+def _aside(told: Any) -> str:
+    return Path(told["path"]).read_text().partition("<aside>")[2].partition("</aside>")[0]
+
+
+def test_a_rollout_that_goes_on_keeps_what_was_measured_so_far(world: Carrying) -> None:
+    world.begin_it(pairs=2, alone=True)
+    world.measure_on(until="return_weights")
+    world.measure_on("return_weights", until="shift_weights")
+    assert world.measured.at == 1
+    world.epoch = take_over_rollout(world.context, world.rollout, owner="ben-1")["epoch"]
+    world.mark("held")
+    own = world.measured
+    assert own.ended and own.stopped == "its rollout went on without it"
+    assert own.ratio and own.ratio.ratio == pytest.approx(BUILT, rel=0.1)
+    assert world.head.capacity == own.ratio
+    world.begin_it()
+    assert world.head.capacity is None
+    text = show_verdict(world.context, world.rollout)["text"]
+    assert "measured by sending hosts more: that is not over" in text
+
+
+def test_a_measurement_that_cannot_be_read_keeps_no_rollout_from_going_on(world: Carrying) -> None:
+    world.begin_it()
+    world.climb(2)
+    world.epoch = take_over_rollout(world.context, world.rollout, owner="ben-1")["epoch"]
+    world.context.store.put(capacity_key(world.rollout), "{")
+    world.mark("held")
+    assert not world.lent and not world.is_measuring and world.head.capacity is None
 
 
 def test_a_share_that_reaches_no_limit_tells_no_ratio(world: Carrying) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import shlex
 import shutil
 import subprocess
@@ -415,6 +416,19 @@ class TestSamples:
         used = redis.memory_usage("edgetune:samples:ams1", samples=0)
         told = retained_bytes(hosts, [*METRICS.counters, *METRICS.gauges], retention, interval)
         assert used <= told <= 1.6 * used
+
+    def test_buckets_take_no_more_than_is_said_and_not_much_less(self) -> None:
+        dice = random.Random(4)
+        names = [f"request_ms:{number}" for number in range(0, 300, 2)]
+        hosts = [f"e{number:03}" for number in range(24)]
+        for most in (1000, 2**24 - 1):
+            counted = [{name: dice.randint(0, most) for name in names} for _ in hosts]
+            rows = [Sample(h, 1.8e9, BOOT, 1e5, own, {}) for h, own in zip(hosts, counted)]
+            used = len(json.dumps(SampleTable(rows).document()))
+            # Of one sweep, and one that is about to be forgotten; and what Redis adds to both.
+            told = (retained_bytes(hosts, names, 60.0, 60.0) / 2 - 160) / 1.25
+            assert used <= told
+        assert told <= 1.1 * used
 
     @pytest.mark.processes
     def test_the_bound_of_redis_is_told(self, redis: Any, database: Database) -> None:

@@ -5,8 +5,11 @@ What made an appliance reach 100 Gbit/s in 2017 were changes to its kernel ("fak
 the pager without one lock, network buffers of several pages). Kernels have what they became.
 """
 
+import calendar
+import contextlib
+import re
 import time
-from typing import Callable, Dict, Iterator, Sequence, Tuple
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 from edgetune.agent.findings import Look, finding, per_s, percent
 from edgetune.agent.findings.conflicts import drift
@@ -17,12 +20,13 @@ from edgetune.agent.freebsd.readings import (
     domain_of,
     domains,
     environment,
+    environments,
     number,
     queues,
     read_parameter,
 )
 from edgetune.agent.host import Host
-from edgetune.agent.protocol import Failed, Json, complaint
+from edgetune.agent.protocol import Failed, Json, Unsupported, complaint
 
 SELDOM = 0.01
 """So many a second since the boot are worth a word, where there is none right now."""
@@ -179,6 +183,46 @@ def interrupts_afar(snap: Snapshot) -> Iterator[Json]:
             yield finding("interrupts_afar", what, {"queues": len(afar), "all": len(own)})
 
 
+LATER = 30
+"""By so many days another boot environment is newer than the one that runs."""
+
+_OF_UPDATE = re.compile(r".+_\d{4}-\d\d-\d\d_\d{6}")
+"""What freebsd-update(8) creates before it changes what runs: that is newer, and holds less."""
+
+
+def environment_waits(snap: Snapshot) -> Iterator[Json]:
+    """A boot environment that is newer than the one that runs: somebody made it, and no host of
+    this age boots it."""
+    try:
+        known = environments(snap.host)
+    except Unsupported:
+        # Without ZFS there are none.
+        return
+    own = _day(known.created[known.running])
+    others = [name for name in known.names if not _OF_UPDATE.fullmatch(name)]
+    newest = max(others, key=lambda name: _day(known.created[name]) or 0.0, default="")
+    last = _day(known.created.get(newest, ""))
+    days = (last - own) / 86400 if own and last else 0.0
+    if days >= LATER:
+        age = (snap.now - (own or 0.0)) / 86400
+        what = (
+            f"the boot environment {known.running} runs, which is {age:.0f} days old; {newest} was "
+            f"created {days:.0f} days later"
+        )
+        numbers = {"days_newer": int(days), "days_old": int(age)}
+        yield finding("environment_waits", what, numbers, "oca_kernel", "note")
+
+
+def _day(told: str) -> Optional[float]:
+    """The moment that bectl(8) tells, in epoch seconds; None of anything else."""
+    parts = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d)", told)
+    with contextlib.suppress(ValueError):
+        if parts:
+            year, month, day, hour, minute = map(int, parts.groups())
+            return float(calendar.timegm((year, month, day, hour, minute, 0)))
+    return None
+
+
 def _known(snap: Snapshot, parameter: str) -> Dict[str, int]:
     """The number of a parameter by the last part of its name; nothing where it is not told."""
     value = number(snap.host, parameter)
@@ -204,6 +248,7 @@ FINDERS: Tuple[Finder, ...] = (
     kernel_tls,
     no_domains,
     interrupts_afar,
+    environment_waits,
     drift,
 )
 """As those of Linux; a finding of both has one name for each."""

@@ -3,17 +3,18 @@
 
 import contextlib
 import re
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from edgetune.agent.findings import finding, per_s, percent
 from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.interrupts import find_interrupts
 from edgetune.agent.kinds.nic import Channels
+from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_ring import NicRing
 from edgetune.agent.kinds.nic_rss import indirection_of, read_rss
 from edgetune.agent.protocol import Json, Unsupported
 from edgetune.agent.topology import line_of
-from edgetune.agent.vocabulary.values import format_cpus
+from edgetune.agent.vocabulary.values import format_cpus, parts
 
 OVERFLOWS: Dict[str, Tuple[str, ...]] = {
     "bnxt_en": (r"(\[\d+\]: )?rx_discards", "rx_total_discard_pkts"),
@@ -47,6 +48,8 @@ SOFTIRQ = 0.3
 SQUEEZES = 10
 # Interrupts a second of one interface, and packets that each should bring at least at that rate.
 INTERRUPTS, PACKETS = 20000, 8
+# Queues of a side with which a card that cannot gather packets interrupts less.
+FEWEST = 2
 
 
 def ring_overflow(snap: Snapshot) -> Iterator[Json]:
@@ -253,4 +256,21 @@ def interrupt_rate(snap: Snapshot) -> Iterator[Json]:
                 f"directions, {each:.1f} packets for each"
             )
             numbers = {"interrupts_per_s": rate, "packets_per_interrupt": each}
-            yield finding("interrupt_rate", what, numbers, "nic_coalesce")
+            yield finding("interrupt_rate", what, numbers, _interrupts_less_by(snap, nic))
+
+
+def _interrupts_less_by(snap: Snapshot, nic: str) -> Optional[str]:
+    """The tuning by which a card interrupts less: it gathers packets, or it has fewer queues.
+
+    Each queue interrupts by itself, so the fewer there are, the more packets an interrupt brings
+    (Documentation/networking/scaling.rst of Linux). Two queues have to be enough for the time that
+    all CPUs spend in soft interrupts.
+    """
+    with contextlib.suppress(Unsupported):
+        if "rx-usecs" in parts(NicCoalesce(snap.host).runtime({"interface": nic})):
+            return "nic_coalesce"
+    most, now = snap.counts(Channels, nic)
+    sides = ("rx", "tx")
+    too_many = all(now.get(side, 0) > FEWEST <= most.get(side, 0) for side in sides)
+    busy = sum(_softirq_time(snap, cpu) for cpu in snap.rows("stat"))
+    return "rps_spread" if too_many and busy <= FEWEST * SOFTIRQ else None

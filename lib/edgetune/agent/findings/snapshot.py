@@ -6,6 +6,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tupl
 
 from edgetune.agent.findings import Look
 from edgetune.agent.host import Host
+from edgetune.agent.kinds.ethtool import UNSUPPORTED
 from edgetune.agent.kinds.nic import Counts, NicCounts, driver_of
 from edgetune.agent.protocol import Failed, Unsupported
 from edgetune.agent.readings import first_number, interfaces, protocol_counters
@@ -131,6 +132,9 @@ class Snapshot(Look):
         return there
 
     def _complain(self, command: str, why: Exception) -> None:
+        # What a card does not have is no reading that failed.
+        if command.startswith("ethtool ") and UNSUPPORTED in str(why):
+            return
         self.unread[command] = str(why).replace(command, "", 1).lstrip(": ")
 
     def _read(self) -> Dict[str, Table]:

@@ -296,12 +296,16 @@ PLACE = STATE + "/boot_environment"
 
 
 class Environments(NamedTuple):
-    """All there are, with the one that runs, the default, and ("" for none) that booted once."""
+    """All there are, with the one that runs, the default, and ("" for none) that booted once.
+
+    ``created`` says when each was, as "2026-03-01 10:00".
+    """
 
     names: Tuple[str, ...]
     running: str
     default: str
     once: str
+    created: Dict[str, str]
 
     @property
     def next(self) -> str:
@@ -315,7 +319,8 @@ def environments(host: Host) -> Environments:
     running, default, once = (_flagged(rows, flag) for flag in "NRT")
     if not running or not default:
         raise Unsupported("bectl list -H tells no boot environment that runs, or no default")
-    return Environments(tuple(row[0] for row in rows), running, default, once)
+    created = {row[0]: row[4] for row in rows}
+    return Environments(tuple(created), running, default, once, created)
 
 
 def _rows(host: Host) -> Sequence[Sequence[str]]:

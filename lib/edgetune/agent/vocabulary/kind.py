@@ -4,8 +4,8 @@
 import re
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
+from edgetune.agent.vocabulary import SYSTEMS
 from edgetune.agent.vocabulary.grammar import Parts, Text
-from edgetune.agent.vocabulary.places import SYSTEMS
 from edgetune.agent.vocabulary.values import Target, Value
 
 

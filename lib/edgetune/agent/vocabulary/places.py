@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which systems hosts have, and where the agent keeps what is its own on one."""
-
-SYSTEMS = {"linux": "Linux", "freebsd": "FreeBSD"}
-"""The operating systems of hosts, by the names that agents give them, as people write them."""
+"""Where the agent keeps what is its own on a host."""
 
 SYSTEMD = "/etc/systemd/system"
 STATE = "/var/lib/edgetune"

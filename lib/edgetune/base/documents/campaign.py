@@ -6,12 +6,14 @@ edgetune.campaign.ID.EPOCH
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import Approved
 from edgetune.base.documents.look import Effect
+from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.reading import KEPT_IF_SET, Number, decoded
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import DamagedError
@@ -51,8 +53,8 @@ class RingEffect:
     """The effect over all PoPs of a ring that were judged, promoted or not (``judge.effects``).
 
     ``ratio`` is their mean with its ``interval``, ``next_pop`` the interval for one PoP more, None
-    for fewer than three (bounds: None is unbounded). ``tau2`` is the variance of the logarithm
-    between PoPs, ``i2`` the share of all variance that this is.
+    for fewer than three (bounds: None is unbounded; those of an effect are of 95 %). ``tau2`` is
+    the variance of the logarithm between PoPs, ``i2`` the share of all variance that this is.
     """
 
     metric: str
@@ -65,9 +67,42 @@ class RingEffect:
 
 
 @dataclass(frozen=True)
+class RingLoad:
+    """At which ``load`` a group passes the limit of a metric: the mean over so many ``pops``, with
+    its ``interval``."""
+
+    load: Number
+    interval: list[Number | None]
+    pops: int
+
+
+@dataclass(frozen=True)
+class RingHeadroom:
+    """How much more load test hosts carry than control hosts before a ``metric`` passes its
+    ``limit``, over the PoPs of a ring that were compared (``judge.headroom``).
+
+    ``over`` is the ratio over those PoPs that have one, None for fewer than two, and ``loads`` at
+    which load groups pass the limit, by ``test_before`` to ``control_after`` (see
+    ``documents.look.Effect``), in multiples of what is usual; all with intervals of 90 %.
+
+    The other PoPs are named and in no mean: no group of those of ``never`` was near the limit, one
+    group alone of those of ``bounded`` passed it, and of those of ``unknown`` it is not known.
+    """
+
+    metric: str
+    limit: Number
+    definition: Metric
+    over: RingEffect | None
+    loads: dict[str, RingLoad]
+    never: list[str]
+    bounded: list[str]
+    unknown: list[str]
+
+
+@dataclass(frozen=True)
 class RingVerdict:
     """What follows for a ring, and why; the rest is there where its PoPs were judged as one (see
-    ``documents.look.Look``).
+    ``documents.look.Look``). ``effect`` and ``headroom`` are there where they are known.
 
     ``held`` names the PoPs that are held where the others are promoted, each with the reason.
     """
@@ -79,6 +114,7 @@ class RingVerdict:
     metrics: list[Effect] | None = field(default=None, metadata=KEPT_IF_SET)
     effect: RingEffect | None = field(default=None, metadata=KEPT_IF_SET)
     held: dict[str, str] = field(default_factory=dict)
+    headroom: list[RingHeadroom] = field(default_factory=list)
 
     def decision_of(self, pop: str) -> Decision:
         """What follows for one of its PoPs."""
@@ -122,6 +158,11 @@ class RingStep:
     def effect(self) -> RingEffect | None:
         """The effect over its PoPs, None where it is not known."""
         return self.ruling.effect if self.ruling else None
+
+    @property
+    def headroom(self) -> Sequence[RingHeadroom]:
+        """How much more load is carried over its PoPs, by metric with a limit."""
+        return self.ruling.headroom if self.ruling else []
 
     def approve(self, approved: Approved) -> None:
         """Write down who approved it."""

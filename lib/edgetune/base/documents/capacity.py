@@ -14,7 +14,15 @@ from dataclasses import field
 
 from edgetune import PACK, RECORD_SCHEMA
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.reading import Number, check_is, decoded, digest_of, encoded
+from edgetune.base.documents.metric import Metric
+from edgetune.base.documents.reading import (
+    KEPT_IF_SET,
+    Number,
+    check_is,
+    decoded,
+    digest_of,
+    encoded,
+)
 from edgetune.base.documents.schema import read_versioned
 from edgetune.base.errors import RefusedError
 
@@ -65,7 +73,8 @@ class CapacityPlan:
 
     No host gets more than the share ``most`` of the PoP's requests, and each weight stands for
     ``hold`` seconds. A host has reached its limit where ``metric`` is worse than ``limit``; None
-    stands for the one that its pair gives. After the first limit of a pair both hosts return;
+    stands for the one that its pair gives. ``definition`` is the metric's; earlier versions did not
+    keep it. After the first limit of a pair both hosts return;
     with ``alone`` the other one goes on by itself. ``seed`` gave the pairs and their order.
     """
 
@@ -79,6 +88,7 @@ class CapacityPlan:
     alone: bool
     seed: int
     pairs: list[PlannedPair]
+    definition: Metric | None = field(default=None, metadata=KEPT_IF_SET)
 
     @property
     def digest(self) -> str:
@@ -134,19 +144,14 @@ class CapacityRatio:
     ``pairs`` pairs; ``interval`` is of 90 %, None for a single pair.
 
     ``bound`` is "exactly" where both hosts of each pair reached a limit, else "at_least" or
-    "at_most".
+    "at_most". ``metric`` has the limit; earlier versions did not name it here.
     """
 
     ratio: float
     pairs: int
     bound: str = "exactly"
     interval: list[float] | None = None
-
-    @property
-    def told(self) -> str:
-        """The ratio in words, such as ``at least 1.17``."""
-        words = {"exactly": "", "at_least": "at least ", "at_most": "at most "}
-        return f"{words[self.bound]}{self.ratio:.2f}"
+    metric: str = ""
 
 
 @dataclass
@@ -203,6 +208,8 @@ def read_capacity(rollout: str, text: str) -> Capacity:
     _check(key, found.plan)
     check_is(key, "plan", found.plan.rollout == rollout, "is of another rollout")
     check_is(key, "pairs", len(found.pairs) == len(found.plan.pairs), "are not those of the plan")
+    interval = found.ratio.interval if found.ratio else None
+    check_is(key, "ratio", interval is None or len(interval) == 2, "holds what is no interval")
     return found
 
 

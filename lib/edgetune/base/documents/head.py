@@ -17,6 +17,7 @@ from edgetune import PACK, RECORD_SCHEMA
 from edgetune.base import clock
 from edgetune.base.clock import Reading, shifted
 from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.capacity import CapacityRatio
 from edgetune.base.documents.look import Conclusion
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.reading import check_is, decoded, encoded
@@ -151,7 +152,8 @@ class Head:
     last taken from a workflow that may have an action running still, ``recoveries`` how often
     its owner died in the present state, ``only`` which hosts a rollback visits (empty: all).
     During ``freezes`` no batch begins. ``clock`` was read when it was last written. ``measuring``
-    is there while the capacity of its hosts is measured.
+    is there while the capacity of its hosts is measured, and ``capacity`` is what that came to the
+    last time: None where that is not known (see ``documents.capacity``).
     """
 
     id: str
@@ -183,6 +185,7 @@ class Head:
     approved: Approved | None = None
     ring: str = ""
     measuring: Measuring | None = None
+    capacity: CapacityRatio | None = None
 
     def enter(self, state: str, by: str, reason: str) -> None:
         """Change the state; RefusedError if it cannot follow the present one."""
@@ -290,6 +293,8 @@ def read_head(rollout: str, text: str, archived: bool = False) -> Head:
 
 def _check_shown(key: str, head: Head) -> None:
     """What people are shown of a rollout holds what its text takes from it."""
+    interval = head.capacity.interval if head.capacity else None
+    check_is(key, "capacity", interval is None or len(interval) == 2, "holds what is no interval")
     for host, why in head.quarantined.items():
         named = f"quarantined.{host}"
         both = (why.step is None) == (why.batch is None)

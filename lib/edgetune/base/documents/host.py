@@ -81,7 +81,7 @@ class HostFacts:
     """``addresses`` is None where the host cannot tell them, ``time`` what it takes for the
     time; nobody has checked that.
 
-    ``system`` is one of ``vocabulary.places.SYSTEMS``. ``unwritable`` are directories in which
+    ``system`` is one of ``SYSTEMS`` (``agent.vocabulary``). ``unwritable`` are directories in which
     nothing can be kept, ``kexec_loaded`` says that its next reboot may skip the firmware.
     """
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from edgetune import PACK, RECORD_SCHEMA
 from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.capacity import CapacityRatio
 from edgetune.base.documents.head import ID, LARGEST_EPOCH, Head, phases, runs
 from edgetune.base.documents.reading import Number, check_is, decoded
 from edgetune.base.documents.schema import read_versioned
@@ -40,11 +41,20 @@ class Judged:
 
 
 @dataclass
+class MeasuredCapacity:
+    """What the last measurement of capacity came to, of the newest rollout with one, which began
+    ``at`` (epoch seconds)."""
+
+    at: float
+    ratio: CapacityRatio
+
+
+@dataclass
 class Tally:
     """Rollouts of one tuning, counted: ``rollouts`` by state, the ``looks`` at all of them, and by
     ``VERDICT DECISION`` how many were ``judged`` so. ``entries`` and ``seconds`` are by state, how
     often it was entered and for how long. ``rollbacks`` are by who began them, ``steps`` by name.
-    ``newest`` is None where none was looked at."""
+    ``newest`` is None where none was looked at, ``capacity`` where that of none was measured."""
 
     rollouts: dict[str, int] = field(default_factory=dict)
     looks: int = 0
@@ -54,14 +64,15 @@ class Tally:
     rollbacks: dict[str, int] = field(default_factory=dict)
     steps: dict[str, StepTaken] = field(default_factory=dict)
     newest: Judged | None = None
+    capacity: MeasuredCapacity | None = None
 
     def count(self, head: Head, now: float, times: int = 1) -> None:
         """Add a rollout as it is ``now`` (epoch seconds), or take it away (``times`` is -1)."""
         _add(self.rollouts, head.state, times)
         self.looks += times * head.looks
-        for own in runs(head.history):
-            if own[0].state == State.ROLLING_BACK:
-                _add(self.rollbacks, actor(own[0].by), times)
+        for first, *_ in runs(head.history):
+            if first.state == State.ROLLING_BACK:
+                _add(self.rollbacks, actor(first.by), times)
         for phase in phases(head.history, now) if head.history else []:
             _add(self.entries, phase.state, times)
             _add(self.seconds, phase.state, times * max(0.0, phase.end - phase.start))
@@ -70,6 +81,9 @@ class Tally:
             _add(self.judged, f"{found.verdict} {found.decision}", times)
         if found and times > 0 and (self.newest is None or head.created >= self.newest.at):
             self.newest = Judged(head.created, {**found.ratios}, {**found.headroom})
+        own = head.capacity
+        if own and times > 0 and (self.capacity is None or head.created >= self.capacity.at):
+            self.capacity = MeasuredCapacity(head.created, own)
 
     def count_steps(self, taken: StepsTaken) -> None:
         """Add the steps of a rollout."""

@@ -4,14 +4,21 @@
 A document of them is ``{"schema": 2, "time", "hosts": [name], "boots": [boot_id], "uptime": column,
 "counters": {name: column}, "gauges": {name: column}}``. It holds hosts of one sweep, all of them or
 those that had answered; a column has one number for each, as base64 of little-endian doubles, NaN
-where it was not read. The counters of buckets, of which there are many, are ``u4:`` and base64 of
-whole numbers of 32 bits. Nothing here needs numpy, which actions that sample do not load.
+where it was not read. Nothing here needs numpy, which actions that sample do not load.
+
+The counters of buckets, of which there are many, stand together in ``{"buckets": {histogram:
+text}}``: the numbers of those that any host told, as ``0-3,7``, a blank, and base64 of what zlib
+makes of their columns one after the other. These are whole numbers of 32 bits, in four parts: the
+lowest bytes of all, then the next ones. Earlier versions had a column for each among the counters,
+``u4:`` and base64 of whole numbers of 32 bits.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import sys
+import zlib
 from array import array
 from binascii import a2b_base64, b2a_base64
 from bisect import bisect_right
@@ -23,7 +30,7 @@ from struct import pack
 from typing import Any
 
 from edgetune import SAMPLE_SCHEMA
-from edgetune.agent.vocabulary.buckets import BUCKET
+from edgetune.agent.vocabulary.buckets import BUCKET, bucket_name
 from edgetune.base.documents.sample import Sample
 
 Column = Any
@@ -36,6 +43,7 @@ _NUMBERS = frozenset((int, float))
 _WHOLE = "u4:"
 _UNREAD = 2**32 - 1
 """What stands for NaN among whole numbers."""
+_RANGE = re.compile(r"(0|[1-9]\d{0,3})(?:-([1-9]\d{0,3}))?")
 
 
 def countable(value: Any) -> bool:
@@ -151,11 +159,15 @@ class SampleTable:
         uptime = _unpacked(kept.get("uptime"), len(hosts))
         if uptime is None or len(hosts) != len(boots) or not countable(time):
             return
-        readings = {
+        readings: dict[tuple[str, str], Any] = {
             (kind, name): text
             for kind in ("counters", "gauges")
             for name, text in _mapping(kept.get(kind)).items()
         }
+        for histogram, text in _mapping(kept.get("buckets")).items():
+            packed = _Packed(text, len(hosts))
+            for number in packed.numbers:
+                readings["counters", bucket_name(histogram, number)] = packed, number
         times = array("d", [float(time)]) * len(hosts)
         self._add(hosts, boots, times, uptime, [_Readings(len(hosts), readings)])
 
@@ -210,9 +222,15 @@ class SampleTable:
         """As it is stored; of samples of one time."""
         hosts, boots = self.hosts, self.boots
         kinds: dict[str, dict[str, str]] = {"counters": {}, "gauges": {}}
+        buckets: dict[str, dict[int, Column]] = {}
         for kind, name in self._keys():
-            packed = _packed_whole if BUCKET in name else _packed
-            kinds[kind][name] = packed(self._column(kind, name))
+            column = self._column(kind, name)
+            of, whole = bucket_in(name), _whole(column) if BUCKET in name else None
+            if kind == "counters" and of and whole is not None:
+                buckets.setdefault(of[0], {})[of[1]] = whole
+            else:
+                kinds[kind][name] = _packed(column)
+        packed = {name: _packed_buckets(own) for name, own in buckets.items()}
         return {
             "schema": SAMPLE_SCHEMA,
             "time": self.time[0],
@@ -220,6 +238,7 @@ class SampleTable:
             "boots": [boots[number] for number in self.boot],
             "uptime": _packed(self.uptime),
             **kinds,
+            **({"buckets": packed} if packed else {}),
         }
 
     def _add(
@@ -247,7 +266,8 @@ class SampleTable:
 
 
 class _Readings:
-    """The counters and gauges of some samples, by kind and name; a text is a stored column."""
+    """The counters and gauges of some samples, by kind and name; a text is a stored column, and a
+    bucket is one of those that are ``_Packed``."""
 
     def __init__(self, size: int, columns_of: Mapping[tuple[str, str], Any]) -> None:
         self.size = size
@@ -256,7 +276,11 @@ class _Readings:
     def column(self, key: tuple[str, str]) -> Column:
         """One number for each sample."""
         kept = self.columns_of.get(key)
-        found = kept if isinstance(kept, array) else _unpacked(kept, self.size)
+        if isinstance(kept, tuple):
+            packed, number = kept
+            found = packed.column(number)
+        else:
+            found = kept if isinstance(kept, array) else _unpacked(kept, self.size)
         return array("d", [math.nan]) * self.size if found is None else found
 
     def columns(self, kind: str) -> dict[str, Column]:
@@ -309,15 +333,89 @@ def _packed(column: Column) -> str:
     return b2a_base64(_little_endian(column).tobytes(), newline=False).decode("ascii")
 
 
-def _packed_whole(column: Column) -> str:
+def _whole(column: Column) -> Column | None:
+    """The column as whole numbers of 32 bits; None where it has others."""
     try:
         numbers = array("I", [_UNREAD if math.isnan(own) else int(own) for own in column])
-    except OverflowError:
-        return _packed(column)
-    whole = [math.nan if own == _UNREAD else float(own) for own in numbers]
-    if any(one != other and one == one for one, other in zip(column, whole)):
-        return _packed(column)
-    return _WHOLE + b2a_base64(_little_endian(numbers).tobytes(), newline=False).decode("ascii")
+    except (OverflowError, ValueError):
+        return None
+    as_before = (math.isnan(one) or one == other != _UNREAD for one, other in zip(column, numbers))
+    return numbers if all(as_before) else None
+
+
+def bucket_in(name: str) -> tuple[str, int] | None:
+    """The histogram of a counter, and the number of its bucket; None of what is no bucket."""
+    histogram, _, told = name.rpartition(BUCKET)
+    known = re.fullmatch(_RANGE, told)
+    return (histogram, int(told)) if histogram and known and not known[2] else None
+
+
+def _packed_buckets(columns: Mapping[int, Column]) -> str:
+    numbers = sorted(columns)
+    raw = b"".join(_little_endian(columns[number]).tobytes() for number in numbers)
+    data = zlib.compress(b"".join(raw[byte::4] for byte in range(4)))
+    return f"{_ranges(numbers)} {b2a_base64(data, newline=False).decode('ascii')}"
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers that grow, as ``0-3,7``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)
+
+
+class _Packed:
+    """Buckets of one histogram as they are stored; ``numbers`` are none where that is damaged.
+
+    They are unpacked all at once, when the first of them is asked for.
+    """
+
+    def __init__(self, text: Any, size: int) -> None:
+        told, _, self._text = text.partition(" ") if isinstance(text, str) else ("", "", "")
+        self._size = size
+        self._columns: dict[int, Column] | None = None
+        self.numbers = self._told(told)
+
+    def _told(self, told: str) -> list[int]:
+        found: list[int] = []
+        for part in told.split(","):
+            own = _RANGE.fullmatch(part)
+            first, last = (int(own[1]), int(own[2] or own[1])) if own else (0, -1)
+            if last < first or (found and first <= found[-1]):
+                return []
+            found += range(first, last + 1)
+        return found
+
+    def column(self, number: int) -> Column | None:
+        """One number for each sample; None where they cannot be unpacked."""
+        if self._columns is None:
+            self._columns, self._text = self._unpack(), ""
+        own = self._columns.get(number)
+        return own and array("d", [math.nan if each == _UNREAD else each for each in own])
+
+    def _unpack(self) -> dict[int, Column]:
+        many = len(self.numbers) * self._size
+        packed = zlib.decompressobj()
+        if not many:
+            return {}
+        try:
+            raw = packed.decompress(a2b_base64(self._text), 4 * many + 1)
+        except (ValueError, zlib.error):
+            return {}
+        if len(raw) != 4 * many:
+            return {}
+        every = bytearray(4 * many)
+        for byte in range(4):
+            every[byte::4] = raw[byte * many : (byte + 1) * many]
+        numbers = array("I", bytes(every))
+        whole = _little_endian(numbers)
+        size = self._size
+        starts = range(0, many, size)
+        return {n: whole[at : at + size] for n, at in zip(self.numbers, starts)}
 
 
 def _unpacked(text: Any, size: int) -> Column | None:

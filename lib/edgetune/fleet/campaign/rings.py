@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from edgetune.base import clock
-from edgetune.base.documents.campaign import PopStep, Record, RingEffect, RingStep, RingVerdict
+from edgetune.base.documents.campaign import PopStep, Record, RingStep, RingVerdict
 from edgetune.base.documents.head import PROMOTED, Approved, Head
 from edgetune.base.documents.words import Decision, State, Verdict
 from edgetune.base.durations import duration, utc
@@ -32,7 +32,7 @@ from edgetune.rollout.record.heads import all_heads, living_heads, look_up
 from edgetune.rollout.steps.compare_groups import take_if_ownerless, take_turn
 
 if TYPE_CHECKING:
-    from edgetune.judge.ring import PopRecord
+    from edgetune.judge.ring import Over, PopRecord
 
 
 _TAKEN_BACK = (State.ROLLING_BACK, State.ROLLED_BACK)
@@ -141,7 +141,9 @@ def verdict_of(
     if gates.verdict == "each":
         found = {name: heads[id].verdict for name, id in inside.items()}
         decided = {name: own.decision.value if own else "" for name, own in found.items()}
-        return RingVerdict(*judge_each(decided), effect=_effect(context, ring, heads))
+        over = _over(context, ring, heads)
+        headroom = [*over.headroom]
+        return RingVerdict(*judge_each(decided), effect=over.effect, headroom=headroom)
     try:
         records, hindered = _records(context, ring, heads)
         if not inside.keys() & records.keys():
@@ -151,23 +153,29 @@ def verdict_of(
         raise
     except EdgetuneError as error:
         return _held(f"no verdict: {error}")
-    look, effect, held = ruling.look, ruling.effect, {**ruling.held}
+    look, over = ruling.look, ruling.over
     return RingVerdict(
-        look.decision, look.reason, look.verdict, look.draws, look.metrics, effect, held
+        look.decision,
+        look.reason,
+        look.verdict,
+        look.draws,
+        look.metrics,
+        over.effect,
+        {**ruling.held},
+        [*over.headroom],
     )
 
 
-def _effect(context: Context, ring: RingStep, heads: Mapping[str, Head]) -> RingEffect | None:
-    """That over PoPs that were judged each alone; None where it cannot be told."""
-    from edgetune.judge.effects import ring_effect
-    from edgetune.judge.ring import compared
+def _over(context: Context, ring: RingStep, heads: Mapping[str, Head]) -> Over:
+    """What is known over PoPs that were judged each alone; nothing where that cannot be told."""
+    from edgetune.judge.ring import Over, over_all
 
     try:
-        return ring_effect(compared(_records(context, ring, heads)[0]))
+        return over_all(_records(context, ring, heads)[0])
     except StoreError:
         raise
     except EdgetuneError:
-        return None
+        return Over()
 
 
 def _records(

@@ -38,6 +38,8 @@ gauge   edgetune_effect_ratio{pop,tuning,metric}
     Change of test hosts to that of control hosts, at the newest look of the newest rollout.
 gauge   edgetune_headroom_ratio{pop,tuning,metric}
     Load that test hosts carry to that of control hosts, before the metric passes its limit.
+gauge   edgetune_capacity_ratio{pop,tuning,metric,bound}
+    Load that tuned hosts carry to that of untuned ones, as it was measured last, or a bound.
 counter edgetune_rollout_state_entries_total{tuning,state}
     Times that rollouts entered a state; of rolling_back these are the rollbacks.
 counter edgetune_rollbacks_total{tuning,actor}

@@ -147,13 +147,20 @@ def _tell_tally(values: Values, pop: str, tuning: str, tally: Tally) -> None:
     for found, times in tally.judged.items():
         if times:
             values.add("edgetune_rollouts_judged", times, tuning, *found.split(" ", 1))
-    if tally.newest:
-        for metric, ratio in tally.newest.ratios.items():
-            values.put("edgetune_effect_ratio", ratio, pop, tuning, metric)
-        for metric, ratio in tally.newest.headroom.items():
-            values.put("edgetune_headroom_ratio", ratio, pop, tuning, metric)
+    _tell_newest(values, (pop, tuning), tally)
     if tally.steps:
         _tell_steps_taken(values, tuning, tally.steps)
+
+
+def _tell_newest(values: Values, labels: tuple[str, str], tally: Tally) -> None:
+    if tally.newest:
+        for metric, ratio in tally.newest.ratios.items():
+            values.put("edgetune_effect_ratio", ratio, *labels, metric)
+        for metric, ratio in tally.newest.headroom.items():
+            values.put("edgetune_headroom_ratio", ratio, *labels, metric)
+    if tally.capacity:
+        own = tally.capacity.ratio
+        values.put("edgetune_capacity_ratio", own.ratio, *labels, own.metric, own.bound)
 
 
 def _tell_steps_taken(values: Values, tuning: str, taken: Mapping[str, StepTaken]) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from edgetune import AGENT_PROTOCOL
 from edgetune.agent.protocol import TUNING
+from edgetune.agent.vocabulary import SYSTEMS
 from edgetune.agent.vocabulary.buckets import BOUNDS
-from edgetune.agent.vocabulary.places import SYSTEMS
 from edgetune.agent.vocabulary.prefixes import END, MEASURED
 from edgetune.base.documents.diagnosis import HostFinding
 from edgetune.base.documents.host import SocketsAnswer

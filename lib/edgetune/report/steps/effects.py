@@ -13,7 +13,8 @@ from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.reading import encoded
 from edgetune.base.errors import InputError
 from edgetune.base.names import several
-from edgetune.report.effects import expected_text, share
+from edgetune.base.numbers import share
+from edgetune.report.effects import expected_text
 from edgetune.report.findings import WIDTH, folded
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.effects import kept_effects

@@ -17,6 +17,7 @@ from edgetune.fleet.campaign.record import read_record
 from edgetune.fleet.campaign.rings import heads_of
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.report.campaign_page import CampaignMaterial, campaign_page
+from edgetune.report.capacity import capacity_if_read
 from edgetune.report.files import CAMPAIGN, address_of, page_of, report_folder, write_page
 from edgetune.report.results import results_of
 from edgetune.report.steps.campaign_status import present_schedule, waits_of
@@ -49,7 +50,11 @@ def report_campaign(context: Context, campaign: str) -> CampaignReportResult:
         record=record,
         heads=heads,
         effects={name: own.look.metrics[0] for name, own in judged.items()},
-        results={name: results_of(own.look, own.plan) for name, own in judged.items()},
+        results={
+            name: results_of(judged.get(name), capacity_if_read(context, pop.rollout, missing))
+            for name, pop in record.pops.items()
+            if pop.rollout in heads
+        },
         pooled=_pooled(record, metrics, missing),
         metrics=metrics,
         waits=waits_of(context, record, heads),

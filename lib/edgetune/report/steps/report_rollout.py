@@ -18,6 +18,7 @@ from edgetune.base.errors import EdgetuneError, InputError, RefusedError
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.intent.tuning import Tuning
 from edgetune.judge.series import Window, read_window
+from edgetune.report.capacity import capacity_if_read
 from edgetune.report.files import address_of, page_of, report_folder, write_page, write_picture
 from edgetune.report.page import Event, Material, card, page
 from edgetune.report.text import wait_text
@@ -90,6 +91,7 @@ def _material(opened: Record) -> Material:
         off=what_is_off(opened.context, needed_rules([head])),
         made=now,
         tuning=_tuning(opened),
+        capacity=capacity_if_read(opened.context, head.id, missing),
     )
 
 

@@ -18,10 +18,10 @@ from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, FORWARD, ID, Head
 from edgetune.base.documents.past import Standing
 from edgetune.base.errors import EdgetuneError, InputError, StoreError
 from edgetune.base.names import NAME, several
+from edgetune.base.numbers import share
 from edgetune.base.sanitize import command, one_line
-from edgetune.report.effects import share
 from edgetune.report.findings import WIDTH, folded
-from edgetune.report.headline import color_of
+from edgetune.report.headline import color_of, effect_of
 from edgetune.report.text import left_text, rollout_text, wait_text
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.freeze import why_frozen
@@ -266,7 +266,8 @@ class InFull:
 
 
 class RolloutRow(TypedDict):
-    """A rollout in short; ``orphan_notice`` and ``waits`` are sentences, or empty."""
+    """A rollout in short; ``effect`` says in few words what was found of it, load that its hosts
+    carry included; ``orphan_notice`` and ``waits`` are sentences. All three may be empty."""
 
     rollout: str
     pop: str
@@ -276,6 +277,7 @@ class RolloutRow(TypedDict):
     owner: str
     verdict: str
     ratio: float | None
+    effect: str
     quarantined: dict[str, dict[str, object]]
     orphan_notice: str
     waits: str
@@ -474,6 +476,7 @@ def _short(head: Head, orphan_notice: str, waits: str) -> RolloutRow:
         "owner": head.owner,
         "verdict": _verdict(head),
         "ratio": head.verdict.ratio if head.verdict else None,
+        "effect": effect_of(head),
         "quarantined": {host: asdict(why) for host, why in head.quarantined.items()},
         "orphan_notice": orphan_notice,
         "waits": waits,

@@ -6,8 +6,10 @@ from __future__ import annotations
 from typing import TypedDict
 
 from edgetune.report.headline import color_of
-from edgetune.report.text import verdict_text
+from edgetune.report.results import sent_more_text
+from edgetune.report.text import capacity_line, verdict_text
 from edgetune.rollout.context import Context
+from edgetune.rollout.record.capacity import load_capacity
 from edgetune.rollout.record.rollout import read_rollout
 
 
@@ -22,7 +24,8 @@ class VerdictResult(TypedDict):
 
 
 def show_verdict(context: Context, rollout: str) -> VerdictResult:
-    """The verdict of a rollout's newest look with its numbers; takes no look, changes nothing.
+    """The verdict of a rollout's newest look with its numbers, and what was measured of the load
+    that its hosts carry; takes no look, changes nothing.
 
     InputError if there is no such rollout, RefusedError if its look cannot be read.
     """
@@ -32,6 +35,9 @@ def show_verdict(context: Context, rollout: str) -> VerdictResult:
     shown = "No look was taken yet."
     if head.looks:
         shown = verdict_text(opened.look(head.looks - 1), opened.plan)
+    measured = load_capacity(context, head.id)
+    if measured:
+        shown += f"\n{capacity_line(sent_more_text(measured))}"
     verdict = head.verdict.verdict.value if head.verdict else ""
     return {
         "rollout": head.id,

@@ -18,7 +18,7 @@ from dataclasses import field, replace
 from typing import TypedDict
 
 from edgetune.agent.log_format import LogFormat
-from edgetune.agent.vocabulary.buckets import bucket_name, bucket_of
+from edgetune.agent.vocabulary.buckets import BUCKET, bucket_name, bucket_of
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.ahead import ahead_key, read_ahead
@@ -443,22 +443,46 @@ def refuse_short_retention(context: Context, pop: Pop, options: Options) -> None
         )
 
 
+def refuse_much_memory(context: Context, pop: Pop, options: Options) -> None:
+    """RefusedError where the samples of a rollout would take more than ``sample_memory``."""
+    kept, most = context.config.sample_retention, context.config.sample_memory * 10**6
+    needed = _bytes_of(context, pop, kept, SAMPLED_EVERY)
+    if options.interval < SAMPLED_EVERY:
+        # Its workflow samples besides the rule.
+        lasts = min(kept, options.baseline + options.soak)
+        needed += _bytes_of(context, pop, lasts, options.interval)
+    if needed <= most:
+        return
+    some = " leave times out of log_format," if bucket_counters(pop, context.catalogue) else ""
+    longer = (
+        f" give interval={duration(SAMPLED_EVERY)}," if options.interval < SAMPLED_EVERY else ""
+    )
+    raise RefusedError(
+        f"samples of {pop.name} may take {megabytes(needed)}, and sample_memory of the "
+        f"configuration permits {megabytes(most)}: {duration(kept)} of {len(pop.hosts)} hosts are "
+        f"kept; shorten sample_retention,{longer}{some} or raise sample_memory"
+    )
+
+
 def most_bytes(context: Context, pops: Iterable[Pop]) -> int:
     """Bytes of the samples of PoPs that have rollouts under way all the time.
 
     A workflow whose rollout has a shorter interval samples besides the rule ``sample_running``.
     """
     kept, faster = context.config.sample_retention, _faster(context)
-    readings = [*context.catalogue.counters, *context.catalogue.gauges]
     return sum(
-        context.samples.stored_series(pop.name)
-        * sum(
-            retained_bytes([h.name for h in pop.hosts], [*readings, *buckets], kept, interval)
-            for interval in (SAMPLED_EVERY, *faster.get(pop.name, []))
-        )
+        _bytes_of(context, pop, kept, interval)
         for pop in pops
-        for buckets in [bucket_counters(pop, context.catalogue)]
+        for interval in (SAMPLED_EVERY, *faster.get(pop.name, []))
     )
+
+
+def _bytes_of(context: Context, pop: Pop, retention: float, interval: float) -> int:
+    known = context.catalogue
+    readings = [*known.counters, *known.gauges, *bucket_counters(pop, known)]
+    hosts = [host.name for host in pop.hosts]
+    series = context.samples.stored_series(pop.name)
+    return series * retained_bytes(hosts, readings, retention, interval) if series else 0
 
 
 def bucket_counters(pop: Pop, metrics: MetricNames) -> list[str]:
@@ -502,6 +526,8 @@ def _faster(context: Context) -> dict[str, list[float]]:
 
 # A float of 8 bytes, in base64.
 _READING = 8 * 4 / 3
+# A bucket, of which three bytes of four say something up to 16 million requests; and its number.
+_BUCKET, _NUMBER = 3 * 4 / 3, 5
 # Quotes, comma and space around a text in JSON, and the 36 characters of a boot's id.
 _AROUND, _BOOT = 4, 36
 # Of a document: braces, the names of its fields, the time; of a column: name, quotes, padding.
@@ -517,7 +543,9 @@ def retained_bytes(
     """Bytes of all sweeps of these hosts in ``retention`` seconds, one each ``interval`` seconds,
     with each of these readings."""
     names = sum(len(host) + _AROUND + _BOOT + _AROUND for host in hosts)
-    columns = sum(math.ceil(len(hosts) * _READING) + len(name) + _COLUMN for name in readings)
+    plain = [name for name in readings if BUCKET not in name]
+    columns = sum(math.ceil(len(hosts) * _READING) + len(name) + _COLUMN for name in plain)
+    columns += (len(readings) - len(plain)) * math.ceil(len(hosts) * _BUCKET + _NUMBER)
     uptime = math.ceil(len(hosts) * _READING)
     sweep = math.ceil((_DOCUMENT + names + columns + uptime) * _ROUNDED + _MEMBER)
     return sweep * math.ceil(retention / interval + 1)

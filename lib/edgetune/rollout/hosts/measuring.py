@@ -12,6 +12,7 @@ from edgetune.base import clock
 from edgetune.base.documents.capacity import Capacity, PairMeasured, PlannedPair
 from edgetune.base.documents.head import Measuring
 from edgetune.base.errors import RefusedError
+from edgetune.judge.capacity import conclusion, ratio_over
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.lease import Rollout, open_rollout
 from edgetune.rollout.record.capacity import load_capacity, save_capacity
@@ -87,9 +88,23 @@ def open_measured(context: Context, rollout: str, epoch: int) -> Measured:
     return Measured(opened, own)
 
 
+def conclude(opened: Rollout, own: Capacity) -> None:
+    """Write down what was measured, once no weight is lent any more: nothing more will be."""
+    own.ended, own.ratio = clock.wall(), ratio_over(own)
+    head = opened.head
+    head.note(own.by, f"capacity: {conclusion(own)}")
+    # Before the head: it says that there is nothing more to go on with.
+    opened.renew()
+    save_capacity(opened.context, own)
+    head.measuring, head.capacity = None, own.ratio
+    opened.save()
+
+
 def begin(opened: Rollout, own: Capacity, owner: str) -> None:
     """Write down that a measurement begins; the caller has taken a claim of its own for it."""
     save_capacity(opened.context, own)
     opened.head.measuring = Measuring(clock.wall() + LENT_FOR, owner=owner)
+    # What the head says is of the document, which is another one from here on.
+    opened.head.capacity = None
     opened.head.note(own.by, "measuring the capacity of its hosts")
     opened.save()

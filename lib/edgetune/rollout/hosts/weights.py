@@ -13,9 +13,11 @@ from contextlib import suppress
 from typing import Callable
 
 from edgetune.base.documents.head import Lent, Measuring
-from edgetune.base.errors import DrainError, FencedError
+from edgetune.base.errors import DrainError, FencedError, RefusedError
 from edgetune.net.traffic import DrainDriver, Server
+from edgetune.rollout.hosts.measuring import conclude
 from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.record.capacity import load_capacity
 
 
 def weights_shown(server: Server) -> set[int | None]:
@@ -95,10 +97,23 @@ def end_measuring(opened: Rollout, patient: bool = True) -> list[str]:
     head.measuring = Measuring(0.0, head.measuring.lent)
     with suppress(*([] if patient else [DrainError])):
         notes = return_weights(opened)
-        head.measuring = None
-        opened.save()
+        _leave(opened)
         return notes
     return []
+
+
+def _leave(opened: Rollout) -> None:
+    """Have no measurement under way; of one that was not over, what it found so far is kept."""
+    found = None
+    # What cannot be read keeps nobody from going on.
+    with suppress(RefusedError):
+        found = load_capacity(opened.context, opened.head.id)
+    if found and not found.ended:
+        found.stopped = found.stopped or "its rollout went on without it"
+        conclude(opened, found)
+    else:
+        opened.head.measuring = None
+        opened.save()
 
 
 def _put_back(

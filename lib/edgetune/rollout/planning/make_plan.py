@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from edgetune.agent.log_format import ALL_COUNTERS, LogFormat
-from edgetune.agent.vocabulary.places import SYSTEMS
+from edgetune.agent.vocabulary import SYSTEMS
 from edgetune.base.documents.congestion import sets_congestion
 from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.documents.host import BiosPlan, BmcFacts, HostFacts, SeenSettings
@@ -30,7 +30,7 @@ from edgetune.net.bmc.answers import FORCED, ladder
 from edgetune.net.bmc.identity import is_named, matches, mismatch
 from edgetune.net.result import HostResult
 from edgetune.rollout.context import Context
-from edgetune.rollout.evidence.sampling import looked_at, refuse_short_retention
+from edgetune.rollout.evidence.sampling import looked_at, refuse_much_memory, refuse_short_retention
 from edgetune.rollout.hosts.bios import load_journal
 from edgetune.rollout.ownership.automation import sampled_every
 from edgetune.rollout.planning.preflight import Subject, refuse_unfit
@@ -228,6 +228,7 @@ def plan_and_notes(
     tuning = context.tuning(tuning_name)
     refuse_untold(pop, tuning, options.without_packets, context.catalogue)
     refuse_short_retention(context, pop, options)
+    refuse_much_memory(context, pop, options)
     hosts = chosen_hosts(pop, options)
     for each in unreadable_rollouts(context, pop.name):
         raise RefusedError(unreadable_text(each))

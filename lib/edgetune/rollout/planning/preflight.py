@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Callable
 
+from edgetune.agent.vocabulary import SYSTEMS
 from edgetune.agent.vocabulary.kind import EXPERIMENTAL
-from edgetune.agent.vocabulary.places import NOT_READY, SYSTEMS
+from edgetune.agent.vocabulary.places import NOT_READY
 from edgetune.base import clock
 from edgetune.base.documents.diagnosis import Finding, findings_text
 from edgetune.base.documents.plan import Proof

@@ -14,6 +14,7 @@ from edgetune.base.documents.head import Head
 from edgetune.base.durations import read_duration
 from edgetune.base.errors import InputError, RefusedError
 from edgetune.base.names import several
+from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.capacity import ladder, share_of
 from edgetune.net.traffic import Server
 from edgetune.net.traffic.driver import HEAVIEST
@@ -58,7 +59,7 @@ def plan_capacity(
     largest share of the PoP's requests that a host may get, ``rungs`` how many weights lead there,
     and ``hold`` how long each of them stands.
     ``metric`` (that of the tuning's intent, unless given) may not get beyond ``limit``, in its own
-    unit. Nothing is changed.
+    unit; that of the metric, unless given. Nothing is changed.
 
     RefusedError where there is no such rollout, pair, or weight.
     """
@@ -66,8 +67,10 @@ def plan_capacity(
     opened = Rollout(context, head)
     seconds = _checked(most, pairs, rungs, hold)
     name = metric or opened.plan.intent.metric
-    if name not in context.catalogue:
+    definition = metrics_of(opened.plan).get(name) or context.catalogue.get(name)
+    if definition is None:
         raise InputError("parameter", "metric", f"there is no metric {name!r}")
+    limit = definition.limit if limit is None else limit
     seed = seed or secrets.randbits(31)
     servers = opened.load_balancer.servers()
     found = _pairs(opened, servers, most, rungs, random.Random(seed))[:pairs]
@@ -82,6 +85,7 @@ def plan_capacity(
         alone=alone,
         seed=seed,
         pairs=found,
+        definition=definition,
     )
     save_capacity_plan(context, made)
     message = f"{made.digest}: {several(len(found), 'pair')} of hosts of {head.pop}"

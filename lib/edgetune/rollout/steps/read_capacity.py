@@ -92,10 +92,12 @@ def _hold_against_limits(
 
 def _metrics(found: Measured) -> Mapping[str, Metric]:
     """Those of the guards, and the one that has the limit."""
-    plan, asked = found.opened.plan, found.own.plan.metric
+    plan, asked = found.opened.plan, found.own.plan
     known = metrics_of(plan)
     own = {guard.metric: known[guard.metric] for guard in plan.guards}
-    return {**own, asked: known.get(asked) or found.opened.context.catalogue[asked]}
+    # Earlier versions kept no definition of it.
+    limited = asked.definition or known.get(asked.metric)
+    return {**own, asked.metric: limited or found.opened.context.catalogue[asked.metric]}
 
 
 def _what_follows(

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from edgetune.base import clock
 from edgetune.base.documents.capacity import Capacity, PairMeasured
 from edgetune.base.documents.reading import encoded
-from edgetune.judge.capacity import ratio_over
+from edgetune.judge.capacity import conclusion
 from edgetune.rollout.context import Context
 from edgetune.rollout.hosts import weights
-from edgetune.rollout.hosts.measuring import Measured, MeasuredResult, open_measured
+from edgetune.rollout.hosts.measuring import Measured, MeasuredResult, conclude, open_measured
 
 
 class ReturnedResult(MeasuredResult):
@@ -41,30 +40,8 @@ def return_weights(context: Context, rollout: str, epoch: int, stopped: str = ""
     if own.at is not None:
         found.save()
         return _told(found, "shift_weights", "the weights are returned; the next pair follows")
-    own.ended, own.ratio = clock.wall(), ratio_over(own)
-    head = found.opened.head
-    said = conclusion(own)
-    head.note(own.by, f"capacity: {said}")
-    # Before the head: it says that there is nothing more to go on with.
-    found.save()
-    head.measuring = None
-    found.opened.save()
-    return _told(found, "", said)
-
-
-def conclusion(own: Capacity) -> str:
-    """What was measured, in one line."""
-    told = f"stopped: {own.stopped}; " if own.stopped else ""
-    notes = "".join(f"; {note}" for note in own.notes)
-    if own.ratio is None:
-        return f"{told}no ratio of tuned to untuned hosts was measured{notes}"
-    between = own.ratio.interval
-    interval = f" ({between[0]:.2f} to {between[1]:.2f})" if between else ""
-    pairs = f"{own.ratio.pairs} of {len(own.pairs)} pairs"
-    return (
-        f"{told}tuned hosts carry {own.ratio.told} x as much{interval} as untuned ones "
-        f"before {own.plan.metric} or a guard passes its limit, by {pairs}{notes}"
-    )
+    conclude(found.opened, own)
+    return _told(found, "", conclusion(own))
 
 
 def _told(found: Measured, following: str, message: str) -> ReturnedResult:

@@ -15,11 +15,13 @@ from unittest import mock
 
 import pytest
 
+from edgetune.base.documents.capacity import Capacity, CapacityPlan, CapacityRatio
 from edgetune.base.documents.head import Head, Quarantine, head_key
 from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.steps import StepsTaken, StepTaken, steps_key
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import FencedError, InputError, RefusedError, StoreError
+from edgetune.base.numbers import share
 from edgetune.fleet.campaign import advance
 from edgetune.fleet.campaign import rings as the_rings
 from edgetune.fleet.campaign.advance import step_campaign
@@ -36,7 +38,7 @@ from edgetune.judge import ring as ring_judge
 from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.series import read_window
 from edgetune.report.answers import text_of
-from edgetune.report.effects import share
+from edgetune.report.campaign import told_over
 from edgetune.report.steps.campaign_status import campaign_status
 from edgetune.report.steps.report_campaign import report_campaign
 from edgetune.report.steps.rollout_status import rollout_status
@@ -44,6 +46,7 @@ from edgetune.rollout.evidence.sampling import pops_under_way
 from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.gates import approval
 from edgetune.rollout.ownership.lease import Rollout, as_owner
+from edgetune.rollout.record.capacity import save_capacity
 from edgetune.rollout.record.heads import all_heads
 from edgetune.rollout.steps.begin_rollback import begin_rollback
 from edgetune.rollout.steps.claim_pop import claim_pop
@@ -81,11 +84,11 @@ class JudgedMoves(CampaignMoves, Holds):
             reason = f"seen on {', '.join(records)}"
             look = Look(Verdict.IMPROVED, Decision(decision), reason, draws=1)
             contrary = dict.fromkeys(held, "it goes the other way")
-            return ring_judge.Ruling(look, {**contrary, **hindered}, None)
+            return ring_judge.Ruling(look, {**contrary, **hindered}, ring_judge.Over())
 
         self._patch.setattr(Soak, "for_ring", lambda soak: "")
         self._patch.setattr(Soak, "hindrance", "")
-        self._patch.setattr(ring_judge, "compared", lambda records: {})
+        self._patch.setattr(ring_judge, "over_all", lambda records: ring_judge.Over())
         self._patch.setattr(ring_judge, "decide_ring", decide_ring)
 
     def splits(self, held: list[str]) -> None:
@@ -669,10 +672,19 @@ def test_the_effect_over_a_ring_is_that_of_all_pops_that_were_judged(tmp_path: P
     assert effect and effect.pops.keys() == drops.keys()
     assert effect.ratio > 0.8 > max(effect.pops[pop].ratio for pop in promoted)
     told = campaign_status(world.context, world.id)["text"]
-    assert f"listen_drops x{effect.ratio:.2f} (" in told
-    assert " over 5 PoPs; the next PoP: 0." in told
+    assert f"listen_drops {share(effect.ratio)} (" in told
+    assert " over 5 PoPs; the next PoP: −" in told
+    (row,) = world.record.rings[0].headroom
+    assert (row.metric, row.limit, row.over) == ("health_failed", 0.5, None)
+    shown = told_over(world.record.rings[0])[1]
+    assert shown in told
+    rollout = world.record.pops[harmed].rollout
+    plan = CapacityPlan(harmed, rollout, "accept_queue", "cpu", None, 0.2, 60, True, 1, [])
+    ratio = CapacityRatio(1.4, 2, "at_least", metric="cpu")
+    save_capacity(world.context, Capacity(plan, "ana", 1.0, 2.0, ratio=ratio))
     page = Path(report_campaign(world.context, world.id)["path"]).read_text()
-    assert " over 5 PoPs; the next PoP: 0." in page
+    assert "tuned hosts carry at least 40 % more load than untuned ones" in page
+    assert " over 5 PoPs; the next PoP: −" in page and shown in page
     assert f"likely {share(effect.pops[harmed].shrunken)}" in page
 
 

@@ -72,7 +72,7 @@ def test_no_label_but_those_of_information_has_the_id_of_a_rollout() -> None:
     ]
     assert named == ["edgetune_rollout_info", "edgetune_rollout_paused_info"]
     known = {"pop", "tuning", "state", "verdict", "decision", "cause", "version"}
-    known |= {"step", "reason", "group", "metric", "actor"}
+    known |= {"step", "reason", "group", "metric", "actor", "bound"}
     assert {label for family in FAMILIES for label in family.labels} == {
         *known,
         "rollout",
@@ -108,6 +108,7 @@ TOLD: Series = {
     'looks_total{tuning="accept_queue"}': 1,
     'effect_ratio{metric="listen_drops",pop="d1",tuning="nic_ring"}': 0.02,
     'headroom_ratio{metric="request_p99",pop="d1",tuning="nic_ring"}': 1.23,
+    'capacity_ratio{bound="at_least",metric="listen_drops",pop="d1",tuning="nic_ring"}': 1.4,
     'hosts_out_of_service{pop="ams1"}': 2,
     'hosts_out_of_service{pop="d1"}': 0,
     # Quarantined hosts outlive their rollout.
