@@ -175,6 +175,20 @@ def test_all_tunings_are_told_together_and_one_by_pop(world: EmptyWorld) -> None
     ]
 
 
+def test_a_tuning_that_changed_begins_anew(world: EmptyWorld) -> None:
+    put(world, "ams1", 0.5, digest="sha256:0123456789abcdef", at=clock.wall() - 7200)
+    for pop in ("fra1", "lax1"):
+        put(world, pop, 0.9)
+    told = world.run("effects", tuning="accept_queue")
+    first = " ".join(told["text"].splitlines()[:2])
+    assert first.startswith("accept_queue  listen_drops −10 % (")
+    assert "on 2 PoPs; 1 PoP had another version" in " ".join(first.split())
+    assert "  ams1  −50 % alone; improved 2h ago; another version" in told["text"]
+    (row,) = told["effects"]
+    assert [own["pop"] for own in row["pops"]] == ["ams1", "fra1", "lax1"]
+    assert row["expected"][0]["likely"].keys() == {"fra1", "lax1"}
+
+
 @pytest.mark.parametrize("field", ["tuning", "hardware", "metric"])
 def test_what_is_not_known_is_refused_with_what_is(world: EmptyWorld, field: str) -> None:
     put(world, "ams1", 0.5)
