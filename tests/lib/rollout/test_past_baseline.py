@@ -68,6 +68,24 @@ def test_what_was_measured_is_not_waited_for(tmp_path: Path, time: VirtualClock)
     assert world.head.baseline[0] == begun
 
 
+def test_who_stops_while_looking_back_has_no_new_epoch(
+    tmp_path: Path, time: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the workflow has lost its rollout, and nobody carries it on for ``owner_timeout``."""
+    world = world_with(tmp_path)
+    measured(world, 5000)
+    read = world.context.samples.window
+
+    def stops(*given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world.context.samples, "window", stops)
+    with pytest.raises(KeyboardInterrupt):
+        world.mark("baseline")
+    monkeypatch.setattr(world.context.samples, "window", read)
+    assert world.mark("baseline")["until"] - clock.wall() == 20
+
+
 def test_a_part_of_it_counts(tmp_path: Path, time: VirtualClock) -> None:
     world = world_with(tmp_path)
     measured(world, 1200)
