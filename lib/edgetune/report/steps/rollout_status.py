@@ -109,8 +109,8 @@ def _standing(seen: Seen, stands: Fleet, fleet: bool, columns: int) -> list[Bloc
     rows = [Entry(pop, "", _stands_text(own, seen.now)) for pop, own in stands.items()]
     pops = seen.context.known_inventory.pop_names() if fleet else ()
     # By what cannot be read, which is told beside, a tuning may stand.
-    told = {*stands, *(each.pop for each in seen.damaged)}
-    bare = ", ".join(pop for pop in pops if pop not in told)
+    unknown = [each.pop for each in seen.damaged]
+    bare = ", ".join(pop for pop in pops if pop not in (*stands, *unknown))
     more = [block(f"Nothing stands on {bare}.", columns=columns)] if bare else []
     return [*blocks(rows, columns), *more]
 
