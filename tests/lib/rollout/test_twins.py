@@ -10,7 +10,7 @@ import pytest
 
 from edgetune.base.documents.batch import Batch, HostStep, batch_key
 from edgetune.base.documents.head import head_key
-from edgetune.base.errors import DrainError, InputError
+from edgetune.base.errors import DamagedError, DrainError, InputError
 from edgetune.net.inventories.yaml import YamlInventory
 from edgetune.rollout.gates.floor import with_room
 from edgetune.rollout.ownership.lease import as_owner
@@ -237,6 +237,33 @@ def test_where_nobody_can_tell_of_a_twin_a_change_waits_and_a_way_back_goes_on(
     assert "has a rollout whose record cannot be read" in told["message"]
     away.gone = "lb2"
     world.enter(ONE, "rolling_back")
+    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
+
+
+def test_what_is_kept_damaged_of_a_twin_holds_up_no_way_back(
+    world: TwinWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.take(begin_drain, ONE)
+    world.settle(ONE)
+    inventory: Any = world.context.inventory
+    read, take = inventory.pop, world.context.claims.take
+
+    def no_twin(name: str) -> Any:
+        if name == OTHER:
+            raise DamagedError(f"edgetune.inventory.{OTHER}", "", "is no JSON")
+        return read(name)
+
+    def no_turn(key: str, *given: Any) -> Any:
+        if key.startswith("twins/"):
+            raise DamagedError(key, "", "holds no claim, or no epoch")
+        return take(key, *given)
+
+    monkeypatch.setattr(inventory, "pop", no_twin)
+    told = world.take(begin_drain, ONE, 1)
+    assert told["next"] == "drain_hosts" and "is no JSON" in told["message"]
+    world.enter(ONE, "rolling_back")
+    monkeypatch.setattr(world.context.claims, "take", no_turn)
     back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
     assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
 

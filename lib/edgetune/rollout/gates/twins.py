@@ -14,11 +14,17 @@ So of two that begin at the same moment the second sees the first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.head import CHANGES_HOSTS, Head
-from edgetune.base.errors import DrainError, EdgetuneError, FencedError, InputError
+from edgetune.base.errors import (
+    DamagedError,
+    DrainError,
+    EdgetuneError,
+    FencedError,
+    InputError,
+)
 from edgetune.base.names import listed
 from edgetune.net.traffic import Server
 from edgetune.rollout.hosts.in_service import hosts_in_service
@@ -78,7 +84,8 @@ def turn_of(opened: Rollout, work: Batch) -> Iterator[Turn]:
     twins = () if has_begun or (goes_back and not opened.drains) else pop.backs_up
     try:
         for twin in twins:
-            turn.take(f"twins/{'+'.join(sorted((pop.name, twin)))}")
+            with suppress(DamagedError) if goes_back else nullcontext():
+                turn.take(f"twins/{'+'.join(sorted((pop.name, twin)))}")
         told = [_at_work(opened, twin, goes_back) for twin in twins]
         # Whose it is says more than that it is somebody's.
         turn.why = "; ".join(filter(None, told)) or turn.why
@@ -131,7 +138,7 @@ def below_common_floor(
         try:
             twin = opened.context.known_inventory.pop(name)
             there = len(hosts_in_service(twin, opened.context.load_balancer(twin).servers()))
-        except (DrainError, InputError) as error:
+        except (DrainError, InputError, DamagedError) as error:
             if goes_back:
                 continue
             about = f"how many hosts of {name} serve, which {own.name} backs up"
