@@ -196,6 +196,17 @@ def test_what_is_not_known_is_refused_with_what_is(world: EmptyWorld, field: str
         world.run("effects", **{field: "x"})
 
 
+@pytest.mark.parametrize("part", [(1e9, 0.1), (0.5, 0.0), (0.5, -1.0), (0.5, None), (None, 0.1)])
+def test_figures_that_make_no_sense_hold_up_no_plan(
+    world: EmptyWorld, part: tuple[float | None, float | None]
+) -> None:
+    for pop in ("ams1", "fra1", "lax1"):
+        put(world, pop, 0.9, whole=Part(4, 4, *part), hardware={})
+    assert "expected" not in shown(world)
+    told = world.run("effects")
+    assert len(told["unreadable"]) == 3 and "whole: makes no sense" in told["text"]
+
+
 @pytest.mark.parametrize("wrong", ["{", '{"schema": 99}', None])
 def test_one_that_cannot_be_read_hides_no_other(world: EmptyWorld, wrong: str | None) -> None:
     own = put(world, "ams1", 0.5)
