@@ -363,15 +363,16 @@ def _errors(told: Sequence[Sampled]) -> str:
 
 
 def pops_under_way(context: Context) -> list[str]:
-    """Those with a rollout that has not ended, and those that a campaign has sampled ahead; one
+    """Those with a rollout that has not ended, then those that a campaign has sampled ahead; one
     that the inventory lost stops no other.
 
-    In an order of chance: where dead hosts use the time of the action up, not always the same
-    PoPs are left without samples.
+    Of both in an order of chance: where dead hosts use the time of the action up, not always the
+    same PoPs are left without samples.
     """
     under_way = {head.pop for head in living_heads(context) if head.state not in ENDED}
-    known = (under_way | _pops_ahead(context)) & set(context.known_inventory.pop_names())
-    return random.sample(sorted(known), len(known))
+    names = context.known_inventory.pop_names()
+    parts = [under_way & {*names}, _pops_ahead(context) & {*names} - under_way]
+    return [pop for part in parts for pop in random.sample(sorted(part), len(part))]
 
 
 def _pops_ahead(context: Context) -> set[str]:

@@ -717,7 +717,10 @@ def test_pops_are_sampled_before_they_begin(tmp_path: Path, clock: VirtualClock)
     clock.wait(3600 - 300)
     world.advance()
     # Both begin within the hour of a baseline; lax1 is of a later ring.
-    assert sorted(pops_under_way(world.context)) == ["ams1", "ams2", "fra1"]
+    for _ in range(9):
+        first, *others = pops_under_way(world.context)
+        # Where the time of a sweep is short, nothing is lost of what is under way.
+        assert (first, sorted(others)) == ("ams1", ["ams2", "fra1"])
     # A campaign that does not go on has nothing sampled: at once, or once its time is over.
     (key,) = world.context.store.list("edgetune.ahead.")
     hold_campaign(world.context, world.id, requested_by="ben")
