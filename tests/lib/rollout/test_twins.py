@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -236,6 +237,22 @@ def test_where_nobody_can_tell_of_a_twin_a_change_waits_and_a_way_back_goes_on(
     told = world.take(begin_drain, ONE, 1)
     assert "has a rollout whose record cannot be read" in told["message"]
     away.gone = "lb2"
+    world.enter(ONE, "rolling_back")
+    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
+
+
+def test_hosts_of_a_twin_that_do_not_answer_hold_up_no_way_back(world: TwinWorld) -> None:
+    world.take(begin_drain, ONE)
+    world.settle(ONE)
+    own = world.balancers[OTHER]
+
+    def servers() -> Any:
+        told = Balancer.servers(own)
+        return {n: replace(s, up=False, unknown="no answer over SSH") for n, s in told.items()}
+
+    own.servers = servers  # type: ignore[method-assign]
+    assert "hosts of both would serve" in world.take(begin_drain, ONE, 1)["message"]
     world.enter(ONE, "rolling_back")
     back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
     assert world.take(begin_drain, ONE, back)["next"] == "check_drained"

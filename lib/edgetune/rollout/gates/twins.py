@@ -130,19 +130,22 @@ def below_common_floor(
     """Why twins could not do without these hosts, in words; nothing where they could.
 
     Together they have as many hosts in service as both must have. A load balancer of a twin that
-    does not answer holds up a change, and no rollback.
+    does not answer, or hosts that steer themselves and do not, hold up a change, and no rollback.
     """
     own = opened.pop
     left = len(hosts_in_service(own, servers) - {*names})
     for name in own.backs_up:
         try:
             twin = opened.context.known_inventory.pop(name)
-            there = len(hosts_in_service(twin, opened.context.load_balancer(twin).servers()))
+            theirs = opened.context.load_balancer(twin).servers()
         except (DrainError, InputError, DamagedError) as error:
             if goes_back:
                 continue
             about = f"how many hosts of {name} serve, which {own.name} backs up"
             return f"{about}, is not known: {error}"
+        there = len(hosts_in_service(twin, theirs))
+        # Of these nobody can tell.
+        there += sum(bool(each.unknown) for each in theirs.values()) if goes_back else 0
         must = own.must_serve + twin.must_serve
         if left + there < must:
             return (
