@@ -63,6 +63,7 @@ _KINDS = {
     list: "a list",
     dict: "a mapping",
 }
+_FLOATS = int(sys.float_info.max)
 _AS_IT_IS = frozenset((str, int, float, bool, type(None)))
 _CONTAINERS = {"list": (list, "a list"), "tuple": (list, "a list"), "dict": (dict, "a mapping")}
 
@@ -307,8 +308,11 @@ def _are_plain(wanted: str, values: Sequence[Any]) -> bool:
     kinds, least, most = _PLAIN.get(wanted, (frozenset(), None, None))
     if not kinds.issuperset(map(type, values)):
         return False
-    # No comparison with NaN is true.
-    return most is None or all(least <= value <= most for value in values)
+    # No comparison with NaN is true, and no float is a whole number of 400 digits.
+    return most is None or all(
+        least <= value <= most and (-_FLOATS < value < _FLOATS or type(value) is float)
+        for value in values
+    )
 
 
 @cache
