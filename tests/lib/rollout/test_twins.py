@@ -222,6 +222,26 @@ def test_both_together_keep_their_common_floor(world: TwinWorld) -> None:
     assert world.take(begin_drain, ONE)["next"] == "check_drained"
 
 
+def test_a_way_back_takes_as_many_as_their_common_floor_permits(world: TwinWorld) -> None:
+    changes = len(read_rollout(world.context, world.rollouts[ONE]).plan.batches)
+    for number in range(changes):
+        world.take(begin_drain, ONE, number)
+        world.settle(ONE, number)
+    world.enter(ONE, "rolling_back")
+    opened = read_rollout(world.context, world.rollouts[ONE])
+    back = opened.head.first_restore
+    whole = len(opened.batch(back).hosts)
+    assert whole > 2
+    # Without all of the batch two too few would serve.
+    out = 2 * (len(opened.pop.hosts) - opened.pop.must_serve) - whole + 2
+    for name in [*world.balancers[OTHER].state][:out]:
+        world.balancers[OTHER].state[name] = "maint"
+    told = world.take(begin_drain, ONE, back)
+    assert (told["next"], told["waiting"]) == ("check_drained", whole - 2)
+    batch = read_rollout(world.context, world.rollouts[ONE]).batch(back)
+    assert (len(batch.at("draining")), len(batch.at("planned"))) == (whole - 2, 2)
+
+
 def test_where_nobody_can_tell_of_a_twin_a_change_waits_and_a_way_back_goes_on(
     world: TwinWorld,
 ) -> None:

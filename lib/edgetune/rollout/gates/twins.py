@@ -124,15 +124,15 @@ def _whose(head: Head) -> str:
     return f"rollout {head.id} ({head.tuning}, by {', now by '.join(by)}) is {head.state}"
 
 
-def below_common_floor(
+def with_common_floor(
     opened: Rollout, servers: Mapping[str, Server], names: Sequence[str], goes_back: bool
-) -> str:
-    """Why twins could not do without these hosts, in words; nothing where they could.
+) -> tuple[list[str], str]:
+    """As many of these hosts as twins can do without, and why no more, in words.
 
     Together they have as many hosts in service as both must have. A load balancer of a twin that
     does not answer, or hosts that steer themselves and do not, hold up a change, and no rollback.
     """
-    own = opened.pop
+    own, most, why = opened.pop, len(names), ""
     left = len(hosts_in_service(own, servers) - {*names})
     for name in own.backs_up:
         try:
@@ -142,14 +142,15 @@ def below_common_floor(
             if goes_back:
                 continue
             about = f"how many hosts of {name} serve, which {own.name} backs up"
-            return f"{about}, is not known: {error}"
+            return [], f"{about}, is not known: {error}"
         there = len(hosts_in_service(twin, theirs))
         # Of these nobody can tell.
         there += sum(bool(each.unknown) for each in theirs.values()) if goes_back else 0
         must = own.must_serve + twin.must_serve
-        if left + there < must:
-            return (
+        if len(names) + left + there - must < most:
+            most = max(0, len(names) + left + there - must)
+            why = (
                 f"{own.name} and {name} back each other up: without {listed(names)} "
                 f"{left + there} hosts of both would serve, {must} must"
             )
-    return ""
+    return [*names[:most]], why
