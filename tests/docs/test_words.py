@@ -25,7 +25,7 @@ LIMITS = {
     "docs/how-to/campaigns.md": 1_450,
     "docs/how-to/inventory.md": 1_600,
     "docs/how-to/lab.md": 1_600,
-    "docs/judge.md": 8_600,
+    "docs/judge.md": 8_900,
     "docs/performance.md": 3_900,
     "docs/reference/actions.md": 5_900,
     "docs/reference/configuration.md": 1_650,
