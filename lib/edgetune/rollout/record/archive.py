@@ -208,7 +208,8 @@ def what_stands(
         found[head.pop] = _standing([head], found.get(head.pop, {}))
     for each in unreadable:
         if each.state == "complete":
-            found.setdefault(each.pop, {})[each.id] = Standing()
+            # What the archive holds of the PoP may tell more of it.
+            found.setdefault(each.pop, {}).setdefault(each.id, Standing())
     return {pop: own for pop, own in sorted(found.items()) if own}
 
 
