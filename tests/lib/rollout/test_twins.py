@@ -124,6 +124,24 @@ def test_a_rollback_waits_for_one_batch_of_its_twin_and_no_longer(world: TwinWor
     assert world.take(begin_drain, OTHER, 1)["next"] == "drain_hosts"
 
 
+def test_a_way_back_goes_before_the_next_batch_of_a_change(world: TwinWorld) -> None:
+    """The workflow of the change is there at once; that of the rollback looks each minute."""
+    world.take(begin_drain, ONE)
+    world.settle(ONE)
+    world.take(begin_drain, OTHER)
+    world.enter(ONE, "rolling_back")
+    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    assert world.take(begin_drain, ONE, back)["waiting"]
+    world.settle(OTHER)
+    told = world.take(begin_drain, OTHER, 1)
+    assert told["next"] == "drain_hosts"
+    assert f"{ONE}, which {OTHER} backs up, is taken back first: rollout" in told["message"]
+    assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
+    world.settle(ONE, back)
+    world.enter(ONE, "rolled_back")
+    assert world.take(begin_drain, OTHER, 1)["next"] == "check_drained"
+
+
 def test_a_rollback_waits_for_no_twin_that_makes_no_step(
     tmp_path: Path, clock: VirtualClock
 ) -> None:

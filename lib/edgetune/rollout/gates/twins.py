@@ -3,7 +3,8 @@
 batch under way, and while enough hosts serve over both.
 
 It is the same for batches of campaigns, of single rollouts and of rollbacks. A batch that takes no
-host out of traffic waits in the same way, but for one that goes back.
+host out of traffic waits in the same way, but for one that goes back. No change begins while a twin
+is being taken back, so a rollback waits for one batch at most.
 
 edgetune:claim:twins/ONE+OTHER    which of both begins a batch at this moment
 
@@ -18,6 +19,7 @@ from contextlib import contextmanager, nullcontext, suppress
 
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.head import CHANGES_HOSTS, Head
+from edgetune.base.documents.words import State
 from edgetune.base.errors import (
     DamagedError,
     DrainError,
@@ -105,6 +107,10 @@ def _at_work(opened: Rollout, twin: str, goes_back: bool) -> str:
     told = [f"{about} has a rollout whose record cannot be read: {own.id}" for own in lost]
     for head in heads:
         if head.state not in CHANGES_HOSTS:
+            continue
+        if head.state == State.ROLLING_BACK and not goes_back:
+            # Else it would find a batch under way each time that it looks.
+            told.append(f"{about} is taken back first: {_whose(head)}")
             continue
         try:
             other = Record(opened.context, head)
