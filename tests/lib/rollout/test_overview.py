@@ -132,6 +132,9 @@ def test_on_many_pops_what_stands_is_counted_unless_the_fleet_is_asked_for(
     told = lines(world, fleet=True)
     assert told[2] == "a1  nic_ring stands for 5m (listen_drops −97 %)"
     assert told[7] == "Nothing stands on lab1."
+    # The command shows what is left out.
+    *_, more, _ = lines(world, fleet=True, lines=4)
+    assert more == f"... and 6 more: {MORE} fleet=true"
     assert not any("stands" in line.lower() for line in lines(world, state="complete"))
 
 

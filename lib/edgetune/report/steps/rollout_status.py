@@ -84,7 +84,8 @@ def overview_text(
     ended_too = f"Ended rollouts: {command('rollout_status', with_ended='true')}"
     tail = [] if with_ended or not (seen.closed or seen.more) else [ended_too]
     room = max(1, lines - len(tail)) if lines else 0
-    return "\n".join([*first_of(found, command("rollout_status"), room), *tail])
+    more = command("rollout_status", **({"fleet": "true"} if fleet else {}))
+    return "\n".join([*first_of(found, more, room), *tail])
 
 
 def _idle(seen: Seen, needed: bool) -> str:
@@ -109,8 +110,8 @@ def _standing(seen: Seen, stands: Fleet, fleet: bool, columns: int) -> list[Bloc
     rows = [Entry(pop, "", _stands_text(own, seen.now)) for pop, own in stands.items()]
     pops = seen.context.known_inventory.pop_names() if fleet else ()
     # By what cannot be read, which is told beside, a tuning may stand.
-    unknown = [each.pop for each in seen.damaged]
-    bare = ", ".join(pop for pop in pops if pop not in (*stands, *unknown))
+    known = {*stands, *(each.pop for each in seen.damaged)}
+    bare = ", ".join(pop for pop in pops if pop not in known)
     more = [block(f"Nothing stands on {bare}.", columns=columns)] if bare else []
     return [*blocks(rows, columns), *more]
 
