@@ -167,6 +167,8 @@ def test_all_tunings_are_told_together_and_one_by_pop(world: EmptyWorld) -> None
         "  fra1  −30 % alone, −34 % given all others; improved 1h ago; rolled back: ill",
         "  lax1  not compared; improved 1h ago",
     ]
+    told = world.run("effects", tuning="accept_queue", hardware="slow")["text"]
+    assert "  ams1  −10 % alone, −10 % given all others; improved 1h ago" in told
     (row,) = world.run("effects", metric="rx_missed")["effects"]
     assert (row["tuning"], row["expected"][0]["interval"]) == ("nic_ring", None)
     assert [own["pop"] for own in world.run("effects", hardware="slow")["effects"][0]["pops"]] == [

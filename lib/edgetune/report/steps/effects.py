@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TypedDict
 
@@ -74,7 +75,11 @@ def effects(
         newest = {own.pop: own for own in group}
         version = max(newest.values(), key=lambda own: own.at).digest
         together = [*_together((own for own in newest.values() if own.digest == version), hardware)]
-        texts.append(_text(name, version, newest, together, bool(tuning)))
+        shown = {
+            pop: own if not hardware else replace(own, whole=own.hardware[hardware])
+            for pop, own in newest.items()
+        }
+        texts.append(_text(name, version, shown, together, bool(tuning)))
         rows.append(
             TuningEffects(
                 tuning=name,
