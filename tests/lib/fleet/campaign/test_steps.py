@@ -730,6 +730,22 @@ def test_pops_are_sampled_before_they_begin(tmp_path: Path, clock: VirtualClock)
     assert pops_under_way(world.context) == ["ams1"]
 
 
+def test_a_step_is_taken_where_nothing_can_be_sampled_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = begun(tmp_path)
+    put = world.context.store.put
+
+    def away(key: str, value: str) -> None:
+        if key.startswith("edgetune.ahead."):
+            raise StoreError("the store is away")
+        put(key, value)
+
+    monkeypatch.setattr(world.context.store, "put", away)
+    told = step_campaign(world.context, world.id)
+    assert told["errors"] == [] and len(told["start"]) == 1
+
+
 def test_nothing_is_sampled_ahead_where_the_past_does_not_count(
     tmp_path: Path, clock: VirtualClock
 ) -> None:
