@@ -4,7 +4,7 @@ batch under way, and while enough hosts serve over both.
 
 It is the same for batches of campaigns, of single rollouts and of rollbacks. A batch that takes no
 host out of traffic waits in the same way, but for one that goes back. No change begins while a twin
-is being taken back, so a rollback waits for one batch at most.
+is being taken back, so a rollback waits for one batch of a change at most.
 
 edgetune:claim:twins/ONE+OTHER    which of both begins a batch at this moment
 
