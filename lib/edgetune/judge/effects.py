@@ -19,7 +19,7 @@ import numpy as np
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.campaign import PopEffect, RingEffect
 from edgetune.base.documents.effect import Expected, KeptEffect, Part
-from edgetune.base.documents.plan import Groups, both_groups
+from edgetune.base.documents.plan import Groups, Strata, both_groups
 from edgetune.judge.comparison import Comparison
 
 LEVEL = 0.95
@@ -105,15 +105,17 @@ def parts_of(compared: Comparison) -> tuple[Part, dict[str, Part]]:
     by_hardware: dict[str, dict[str, Groups]] = {}
     for stratum, groups in compared.strata.items():
         by_hardware.setdefault(stratum.partition(", ")[0], {})[stratum] = groups
-    found = {
-        name: _part(Comparison(compared.plan, own, compared.baseline, compared.blocks))
-        for name, own in by_hardware.items()
-    }
-    return _part(compared), found
+    found = {name: _part(compared, own) for name, own in by_hardware.items()}
+    return _part(compared, compared.strata), found
 
 
-def _part(compared: Comparison) -> Part:
-    groups, known = both_groups(compared.strata), estimate_of(compared)
+def _part(compared: Comparison, strata: Strata) -> Part:
+    """That of some strata. Hosts of which none of the other group is like them are not compared."""
+    groups, known = both_groups(strata), None
+    if any(each.test and each.control for each in strata.values()):
+        same = strata == compared.strata
+        own = (compared.plan, strata, compared.baseline, compared.blocks)
+        known = estimate_of(compared if same else Comparison(*own))
     return Part(len(groups.test), len(groups.control), *(asdict(known).values() if known else ()))
 
 

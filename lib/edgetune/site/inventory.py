@@ -151,7 +151,8 @@ class Pop:
 
     def takes_too_many(self, out: Collection[str], names: Collection[str]) -> str:
         """The group of ``fails_together`` that would be out wholly without ``names``, too, while
-        these or what is ``out`` already touch another one; nothing where that is not so.
+        these are of another one as well, or another one is ``out`` wholly; nothing where that is
+        not so.
 
         A PoP is built to do without one of them.
         """

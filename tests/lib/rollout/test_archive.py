@@ -515,6 +515,9 @@ def test_one_of_the_archive_that_cannot_be_read_hides_nothing_that_stands(
     lost = f"{archive_key(rollout)} is damaged"
     assert lost in world.run("list_applied", pop="lab1", tuning="nic_ring")["message"]
     assert lost in world.run("rollout_status", with_ended=True)["message"]
+    world.context.store.put(archive_key(rollout), '{"schema": 99, "state": "complete"}')
+    assert "lab1  nic_ring stands for" in world.status(with_ended=True)
+    world.context.store.put(archive_key(rollout), "{")
     # Nor where what is known of the archive is damaged, too.
     world.context.store.put(past_key("lab1"), "{")
     assert "lab1  something (its record cannot be read) stands" in world.status()

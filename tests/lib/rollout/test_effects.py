@@ -14,6 +14,7 @@ import pytest
 from edgetune.base import clock
 from edgetune.base.documents.effect import KeptEffect, Part, effect_key, read_effect
 from edgetune.base.documents.head import Entry
+from edgetune.base.documents.plan import Groups, Plan
 from edgetune.base.documents.words import Verdict
 from edgetune.base.errors import InputError
 from edgetune.judge.effects import estimate_of
@@ -21,7 +22,7 @@ from edgetune.rollout.evidence.soak import Soak
 from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.record.effects import kept_effects
 from edgetune.rollout.record.rollout import load_plan
-from tests.support.soaking import soaking
+from tests.support.soaking import Soaking, soaking
 from tests.support.world import EmptyWorld, World
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -94,6 +95,27 @@ def test_one_that_waits_for_its_ring_is_kept_as_well(tmp_path: Path) -> None:
     assert len(kept(world)) == 1
 
 
+class OneOfItsKind(Soaking):
+    """One control host is of another hardware: nothing is compared with it."""
+
+    def _planned(self, folder: Path, disruption: str = "", **planned: Any) -> Plan:
+        made = super()._planned(folder, disruption, **planned)
+        ((name, own),) = made.strata.items()
+        odd = Groups([], own.control[-1:])
+        made = replace(made, strata={name: Groups(own.test, own.control[:-1]), "odd": odd})
+        return replace(made, digest=made.document()["digest"])
+
+
+def test_a_host_that_nothing_is_compared_with_ends_no_soak_for_ever(tmp_path: Path) -> None:
+    world = OneOfItsKind(tmp_path)
+    world.run("check_baseline")
+    world.soak(1.5, 700)
+    world.run("compare_groups")
+    assert [decision for _, decision in world.looked()][-1] == "promote"
+    (own,) = kept(world)
+    assert own.hardware == {"lab": replace(own.whole, control=3), "odd": Part(0, 1)}
+
+
 def test_how_it_ended_is_told_by_its_record_and_then_by_the_archive(tmp_path: Path) -> None:
     world = soaking(tmp_path, 1.5, 700)
     world.run("compare_groups")
@@ -145,6 +167,8 @@ def test_all_tunings_are_told_together_and_one_by_pop(world: EmptyWorld) -> None
         "  fra1  −30 % alone, −34 % given all others; improved 1h ago; rolled back: ill",
         "  lax1  not compared; improved 1h ago",
     ]
+    told = world.run("effects", tuning="accept_queue", hardware="slow")["text"]
+    assert "  ams1  −10 % alone, −10 % given all others; improved 1h ago" in told
     (row,) = world.run("effects", metric="rx_missed")["effects"]
     assert (row["tuning"], row["expected"][0]["interval"]) == ("nic_ring", None)
     assert [own["pop"] for own in world.run("effects", hardware="slow")["effects"][0]["pops"]] == [
@@ -153,11 +177,36 @@ def test_all_tunings_are_told_together_and_one_by_pop(world: EmptyWorld) -> None
     ]
 
 
+def test_a_tuning_that_changed_begins_anew(world: EmptyWorld) -> None:
+    put(world, "ams1", 0.5, digest="sha256:0123456789abcdef", at=clock.wall() - 7200)
+    for pop in ("fra1", "lax1"):
+        put(world, pop, 0.9)
+    told = world.run("effects", tuning="accept_queue")
+    first = " ".join(told["text"].splitlines()[:2])
+    assert first.startswith("accept_queue  listen_drops −10 % (")
+    assert "on 2 PoPs; 1 PoP had another version" in " ".join(first.split())
+    assert "  ams1  −50 % alone; improved 2h ago; another version" in told["text"]
+    (row,) = told["effects"]
+    assert [own["pop"] for own in row["pops"]] == ["ams1", "fra1", "lax1"]
+    assert row["expected"][0]["likely"].keys() == {"fra1", "lax1"}
+
+
 @pytest.mark.parametrize("field", ["tuning", "hardware", "metric"])
 def test_what_is_not_known_is_refused_with_what_is(world: EmptyWorld, field: str) -> None:
     put(world, "ams1", 0.5)
     with pytest.raises(InputError, match=f"{field}.*no effect is known of 'x'; of: [a-z]"):
         world.run("effects", **{field: "x"})
+
+
+@pytest.mark.parametrize("part", [(1e9, 0.1), (0.5, 0.0), (0.5, -1.0), (0.5, None), (None, 0.1)])
+def test_figures_that_make_no_sense_hold_up_no_plan(
+    world: EmptyWorld, part: tuple[float | None, float | None]
+) -> None:
+    for pop in ("ams1", "fra1", "lax1"):
+        put(world, pop, 0.9, whole=Part(4, 4, *part), hardware={})
+    assert "expected" not in shown(world)
+    told = world.run("effects")
+    assert len(told["unreadable"]) == 3 and "whole: makes no sense" in told["text"]
 
 
 @pytest.mark.parametrize("wrong", ["{", '{"schema": 99}', None])

@@ -98,6 +98,27 @@ def test_what_stands_is_told_with_its_effect_and_since_when(tmp_path: Path) -> N
     assert "Nothing stands on lab1." in lines(world, fleet=True)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "lab1  DAMAGED: "),
+        ('{"schema": 99, "state": "changing"}', "lab1  DAMAGED: "),
+        (
+            '{"schema": 99, "state": "complete"}',
+            "lab1  something (its record cannot be read) stands",
+        ),
+        ('{"schema": 99, "state": "rolled_back"}', "Nothing stands on lab1."),
+    ],
+)
+def test_by_a_record_that_cannot_be_read_a_tuning_may_stand(
+    world: EmptyWorld, text: str, says: str
+) -> None:
+    world.context.store.put(head_key(f"lab1-{STAMP}"), text)
+    told = lines(world, fleet=True)
+    assert any(line.startswith(says) for line in told), told
+    assert ("Nothing stands on lab1." in told) == says.startswith("Nothing")
+
+
 def test_on_many_pops_what_stands_is_counted_unless_the_fleet_is_asked_for(
     world: EmptyWorld,
 ) -> None:
@@ -111,6 +132,9 @@ def test_on_many_pops_what_stands_is_counted_unless_the_fleet_is_asked_for(
     told = lines(world, fleet=True)
     assert told[2] == "a1  nic_ring stands for 5m (listen_drops −97 %)"
     assert told[7] == "Nothing stands on lab1."
+    # The command shows what is left out.
+    *_, more, _ = lines(world, fleet=True, lines=4)
+    assert more == f"... and 6 more: {MORE} fleet=true"
     assert not any("stands" in line.lower() for line in lines(world, state="complete"))
 
 

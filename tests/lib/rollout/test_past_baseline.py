@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from edgetune.base import clock
+from edgetune.base.documents.head import archive_key
 from edgetune.base.documents.sample import Sample
 from edgetune.base.errors import SourceError
 from edgetune.rollout.evidence import sampling
@@ -65,6 +66,24 @@ def test_what_was_measured_is_not_waited_for(tmp_path: Path, time: VirtualClock)
     begun = world.head.baseline[0]
     world.mark("baseline")
     assert world.head.baseline[0] == begun
+
+
+def test_who_stops_while_looking_back_has_no_new_epoch(
+    tmp_path: Path, time: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the workflow has lost its rollout, and nobody carries it on for ``owner_timeout``."""
+    world = world_with(tmp_path)
+    measured(world, 5000)
+    read = world.context.samples.window
+
+    def stops(*given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(world.context.samples, "window", stops)
+    with pytest.raises(KeyboardInterrupt):
+        world.mark("baseline")
+    monkeypatch.setattr(world.context.samples, "window", read)
+    assert world.mark("baseline")["until"] - clock.wall() == 20
 
 
 def test_a_part_of_it_counts(tmp_path: Path, time: VirtualClock) -> None:
@@ -126,7 +145,17 @@ def test_it_begins_after_the_last_rollout(tmp_path: Path, time: VirtualClock) ->
     time.wait(600)
     measured(world, 3600)
     world.begin_planned(world.plan.digest)
-    assert since(world) == 600
+    # Its last hosts were changed then: they have the warm-up of the plan.
+    assert since(world) == 600 - 300
+
+
+def test_of_a_rollout_that_nobody_can_read_the_end_is_not_known(
+    tmp_path: Path, time: VirtualClock
+) -> None:
+    world = world_with(tmp_path)
+    measured(world, 3000)
+    world.context.store.put(archive_key("lab1-20260101T100000-7a54"), "{")
+    assert since(world) == 0
 
 
 def test_a_source_that_is_away_tells_nothing(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -10,7 +11,7 @@ import pytest
 
 from edgetune.base.documents.batch import Batch, HostStep, batch_key
 from edgetune.base.documents.head import head_key
-from edgetune.base.errors import DrainError, InputError
+from edgetune.base.errors import DamagedError, DrainError, InputError
 from edgetune.net.inventories.yaml import YamlInventory
 from edgetune.rollout.gates.floor import with_room
 from edgetune.rollout.ownership.lease import as_owner
@@ -23,6 +24,7 @@ from edgetune.rollout.steps.plan_rollout import plan_rollout
 from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 from tests.support.builders import write_yaml
 from tests.support.campaign_world import inventory_of_four
+from tests.support.virtual_clock import VirtualClock
 from tests.support.world import Balancer, EmptyWorld
 
 ONE, OTHER, APART = "ams1", "ams2", "fra1"
@@ -122,6 +124,47 @@ def test_a_rollback_waits_for_one_batch_of_its_twin_and_no_longer(world: TwinWor
     assert world.take(begin_drain, OTHER, 1)["next"] == "drain_hosts"
 
 
+def test_a_way_back_goes_before_the_next_batch_of_a_change(world: TwinWorld) -> None:
+    """The workflow of the change is there at once; that of the rollback looks each minute."""
+    world.take(begin_drain, ONE)
+    world.settle(ONE)
+    world.take(begin_drain, OTHER)
+    world.enter(ONE, "rolling_back")
+    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    assert world.take(begin_drain, ONE, back)["waiting"]
+    world.settle(OTHER)
+    told = world.take(begin_drain, OTHER, 1)
+    assert told["next"] == "drain_hosts"
+    assert f"{ONE}, which {OTHER} backs up, is taken back first: rollout" in told["message"]
+    assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
+    world.settle(ONE, back)
+    world.enter(ONE, "rolled_back")
+    assert world.take(begin_drain, OTHER, 1)["next"] == "check_drained"
+
+
+def test_a_rollback_waits_for_no_twin_that_makes_no_step(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    """A person paused its execution in the middle of a batch, or nobody carries it on."""
+    world = TwinWorld(tmp_path)
+    for pop in (ONE, OTHER):
+        world.start(pop)
+    world.take(begin_drain, ONE)
+    world.settle(ONE)
+    world.take(begin_drain, OTHER)
+    world.enter(ONE, "rolling_back")
+    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    clock.wait(world.context.config.owner_timeout)
+    assert world.take(begin_drain, ONE, back)["waiting"]
+    clock.wait(1)
+    assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
+    # A change waits all the same.
+    world.settle(ONE, back)
+    world.enter(ONE, "rolled_back")
+    world.start(ONE)
+    assert world.take(begin_drain, ONE)["next"] == "drain_hosts"
+
+
 def test_two_that_go_back_with_hosts_out_do_not_wait_for_each_other(world: TwinWorld) -> None:
     for pop in (ONE, OTHER):
         world.take(begin_drain, pop)
@@ -197,6 +240,26 @@ def test_both_together_keep_their_common_floor(world: TwinWorld) -> None:
     assert world.take(begin_drain, ONE)["next"] == "check_drained"
 
 
+def test_a_way_back_takes_as_many_as_their_common_floor_permits(world: TwinWorld) -> None:
+    changes = len(read_rollout(world.context, world.rollouts[ONE]).plan.batches)
+    for number in range(changes):
+        world.take(begin_drain, ONE, number)
+        world.settle(ONE, number)
+    world.enter(ONE, "rolling_back")
+    opened = read_rollout(world.context, world.rollouts[ONE])
+    back = opened.head.first_restore
+    whole = len(opened.batch(back).hosts)
+    assert whole > 2
+    # Without all of the batch two too few would serve.
+    out = 2 * (len(opened.pop.hosts) - opened.pop.must_serve) - whole + 2
+    for name in [*world.balancers[OTHER].state][:out]:
+        world.balancers[OTHER].state[name] = "maint"
+    told = world.take(begin_drain, ONE, back)
+    assert (told["next"], told["waiting"]) == ("check_drained", whole - 2)
+    batch = read_rollout(world.context, world.rollouts[ONE]).batch(back)
+    assert (len(batch.at("draining")), len(batch.at("planned"))) == (whole - 2, 2)
+
+
 def test_where_nobody_can_tell_of_a_twin_a_change_waits_and_a_way_back_goes_on(
     world: TwinWorld,
 ) -> None:
@@ -213,6 +276,49 @@ def test_where_nobody_can_tell_of_a_twin_a_change_waits_and_a_way_back_goes_on(
     assert "has a rollout whose record cannot be read" in told["message"]
     away.gone = "lb2"
     world.enter(ONE, "rolling_back")
+    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
+
+
+def test_hosts_of_a_twin_that_do_not_answer_hold_up_no_way_back(world: TwinWorld) -> None:
+    world.take(begin_drain, ONE)
+    world.settle(ONE)
+    own = world.balancers[OTHER]
+
+    def servers() -> Any:
+        told = Balancer.servers(own)
+        return {n: replace(s, up=False, unknown="no answer over SSH") for n, s in told.items()}
+
+    own.servers = servers  # type: ignore[method-assign]
+    assert "hosts of both would serve" in world.take(begin_drain, ONE, 1)["message"]
+    world.enter(ONE, "rolling_back")
+    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
+
+
+def test_what_is_kept_damaged_of_a_twin_holds_up_no_way_back(
+    world: TwinWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.take(begin_drain, ONE)
+    world.settle(ONE)
+    inventory: Any = world.context.inventory
+    read, take = inventory.pop, world.context.claims.take
+
+    def no_twin(name: str) -> Any:
+        if name == OTHER:
+            raise DamagedError(f"edgetune.inventory.{OTHER}", "", "is no JSON")
+        return read(name)
+
+    def no_turn(key: str, *given: Any) -> Any:
+        if key.startswith("twins/"):
+            raise DamagedError(key, "", "holds no claim, or no epoch")
+        return take(key, *given)
+
+    monkeypatch.setattr(inventory, "pop", no_twin)
+    told = world.take(begin_drain, ONE, 1)
+    assert told["next"] == "drain_hosts" and "is no JSON" in told["message"]
+    world.enter(ONE, "rolling_back")
+    monkeypatch.setattr(world.context.claims, "take", no_turn)
     back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
     assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
 

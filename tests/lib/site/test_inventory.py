@@ -169,6 +169,7 @@ def test_what_fails_together_is_named_by_hosts_or_racks(tmp_path: Path) -> None:
     ("together", "says"),
     [
         ("switch", "fails_together: must be a list"),
+        ("racks", "fails_together: is racks, but no host names its rack"),
         (["r0"], "fails_together[0]: must be a list of hosts or racks"),
         ([["r0"], ["r9"]], "fails_together[1][0]: 'r9' is no host and no rack of the PoP"),
         ([["r0"], ["e006", "e001"]], "fails_together[1][1]: e001 is in a group already"),
@@ -178,7 +179,7 @@ def test_what_fails_together_is_named_by_hosts_or_racks(tmp_path: Path) -> None:
 )
 def test_groups_that_are_none_are_refused(tmp_path: Path, together: Any, says: str) -> None:
     with pytest.raises(InputError) as caught:
-        grouped(tmp_path, together, IN_RACKS)
+        grouped(tmp_path, together, {} if together == "racks" else IN_RACKS)
     assert f"pops.lab1.{says}" in str(caught.value)
 
 

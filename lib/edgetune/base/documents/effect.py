@@ -17,6 +17,8 @@ from edgetune.base.documents.words import Verdict
 from edgetune.base.sanitize import shortened
 
 _LONGEST = 300
+# Of logarithms and their errors. Ratios of factors of 10^300 are no floats any more.
+_LARGEST, _LEAST = 690.0, 1e-12
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,13 @@ class Part:
     control: int
     log: Number | None = None
     error: Number | None = None
+
+    @property
+    def makes_sense(self) -> bool:
+        """Whether it is known or not, and what is known can be reckoned with."""
+        if self.log is None or self.error is None:
+            return self.log is self.error
+        return abs(self.log) <= _LARGEST and _LEAST <= self.error <= _LARGEST
 
 
 @dataclass(frozen=True)
@@ -94,4 +103,6 @@ def read_effect(key: str, text: str) -> KeptEffect:
     """A stored one; DamagedError if it is none, RefusedError if a later version wrote it."""
     found = decoded(key, KeptEffect, read_versioned(key, text))
     check_is(key, "rollout", found.key == key, "is of another key")
+    for name, part in {"whole": found.whole, **found.hardware}.items():
+        check_is(key, name, part.makes_sense, "makes no sense")
     return found

@@ -23,7 +23,6 @@ from edgetune.base.durations import DAY
 from edgetune.base.errors import (
     EdgetuneError,
     FencedError,
-    InputError,
     NothingToDo,
     RefusedError,
     StoreError,
@@ -148,12 +147,12 @@ class _Step:
 
     def _sample_ahead(self, record: Record, heads: Mapping[str, Head]) -> None:
         """Have PoPs sampled that begin within the time of their baseline; nobody has to wait for
-        it once they begin."""
+        it once they begin. Where that fails the step is taken all the same."""
         key = ahead_key(record.id)
-        if record.state != "running":
-            self._context.store.delete(key)
-            return
-        with suppress(RefusedError, InputError):
+        with suppress(EdgetuneError):
+            if record.state != "running":
+                self._context.store.delete(key)
+                return
             campaign = rings.unchanged(self._context, record)
             soon = Ahead(self._context, campaign, [*heads.values()]).soon(record, heads)
             until = clock.wall() + _SAMPLED_FOR

@@ -44,6 +44,8 @@ _TRIES = 150_000
 """How many times it is worked out when a PoP ends, if that is enough for a few points."""
 _KINDS = 32
 """How many kinds of PoPs it tells apart."""
+_MANY_TIMES = 20
+"""How many times the work of a PoP another one has, where that of the first counts for nothing."""
 LOOK = 300.0
 """Seconds between two looks of the rule advance_soaking, which sees that a soak is over."""
 _LEAST_COST = 60.0
@@ -371,20 +373,22 @@ def _bound(rings: Sequence[RingWork], start: float, calendars: _Calendars) -> fl
     for ring in rings:
         calendar = calendars.of(ring.closed)
         soaking = [pop for pop in ring.pops if not pop.waits]
-        start = _phase_bound(calendar, soaking, ring, start, promotes=not ring.pooled)
+        # What is under way goes on, be it more than that many.
+        places = ring.at_once and max(ring.at_once, sum(pop.begun for pop in soaking))
+        start = _phase_bound(calendar, soaking, places, start, promotes=not ring.pooled)
         if ring.pooled:
             promoted = [
                 PopWork(pop.name, (0.0, 0.0), pop.promotes, 0.0, 0, pop.batch, begun=True)
                 for pop in ring.pops
             ]
-            start = _phase_bound(calendar, promoted, ring, start, promotes=False)
+            start = _phase_bound(calendar, promoted, ring.at_once, start, promotes=False)
     return start
 
 
 def _phase_bound(
-    calendar: _Calendar, pops: Sequence[PopWork], ring: RingWork, start: float, promotes: bool
+    calendar: _Calendar, pops: Sequence[PopWork], places: int, start: float, promotes: bool
 ) -> float:
-    """The bound of what goes on in the places of a ring at a time."""
+    """The bound of what goes on in so many places at a time, 0 for any number."""
 
     def ends(pop: PopWork, moment: float) -> float:
         begins = moment if pop.begun else calendar.open(moment)
@@ -396,12 +400,15 @@ def _phase_bound(
         return pop.baseline[0] + pop.soak + batches * pop.batch[0]
 
     longest = max([start, *(ends(pop, start) for pop in pops)])
-    places = ring.at_once
     if not places or places >= len(pops) or longest == math.inf:
         return longest
-    kinds = _kinds(pops, work)
-    share = sum(map(work, pops)) / places
-    return max(longest, _volume_bound(kinds, ends, share, start)) if share else longest
+    # A PoP that is nearly done takes hardly any time of a place, and would need points so dense.
+    least = max(map(work, pops)) / _MANY_TIMES
+    counted = [pop for pop in pops if work(pop) > least]
+    share = sum(map(work, counted)) / places
+    if not share:
+        return longest
+    return max(longest, _volume_bound(_kinds(counted, work), ends, share, start))
 
 
 def _kinds(

@@ -115,12 +115,10 @@ def _read_pop(name: str, fields: Fields) -> Pop:
 
 def _read_fails_together(fields: Fields) -> tuple[tuple[str, ...], ...]:
     """Each group by names of hosts, or of racks for all hosts of these; ``racks`` is each rack."""
-    racks: dict[str, list[str]] = {"": []}
-    hosts = [name for name, _ in fields.inside("hosts").named(NAME)]
-    for name, own in fields.inside("hosts").named(NAME):
-        racks.setdefault(own.text("rack", ""), []).append(name)
-    del racks[""]
+    hosts, racks = _hosts_and_racks(fields)
     if fields.raw("fails_together", []) == "racks":
+        if not racks:
+            raise fields.wrong("fails_together", "is racks, but no host names its rack")
         return tuple(tuple(names) for names in racks.values() if len(names) > 1)
     found: dict[str, int] = {}
     for index, group in enumerate(fields.items("fails_together", [])):
@@ -140,6 +138,16 @@ def _read_fails_together(fields: Fields) -> tuple[tuple[str, ...], ...]:
             raise fields.wrong(field, "names fewer than two hosts")
     groups = sorted({*found.values()})
     return tuple(tuple(name for name, own in found.items() if own == index) for index in groups)
+
+
+def _hosts_and_racks(fields: Fields) -> tuple[list[str], dict[str, list[str]]]:
+    """Names of all hosts, and of those of each rack."""
+    racks: dict[str, list[str]] = {}
+    named = [(name, own.text("rack", "")) for name, own in fields.inside("hosts").named(NAME)]
+    for name, rack in named:
+        racks.setdefault(rack, []).append(name)
+    racks.pop("", None)
+    return [name for name, _ in named], racks
 
 
 def _twins(where: str, pops: Mapping[str, Pop]) -> dict[str, tuple[str, ...]]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TypedDict
 
@@ -23,8 +24,8 @@ from edgetune.rollout.status.present import span, spoken
 
 
 class TuningEffects(TypedDict):
-    """Of one tuning and metric: the newest effect of each PoP (``KeptEffect``), and what they tell
-    together (``Expected``), over all and by hardware."""
+    """Of one tuning and metric: the newest effect of each PoP (``KeptEffect``), and what those of
+    the newest digest of the tuning tell together (``Expected``), over all and by hardware."""
 
     tuning: str
     metric: str
@@ -72,8 +73,13 @@ def effects(
     rows, texts = [], []
     for (name, of), group in groupby(sorted(chosen, key=_about), key=_about):
         newest = {own.pop: own for own in group}
-        together = [*_together(newest.values(), hardware)]
-        texts.append(_text(name, newest, together, bool(tuning)))
+        version = max(newest.values(), key=lambda own: own.at).digest
+        together = [*_together((own for own in newest.values() if own.digest == version), hardware)]
+        shown = {
+            pop: own if not hardware else replace(own, whole=own.hardware[hardware])
+            for pop, own in newest.items()
+        }
+        texts.append(_text(name, version, shown, together, bool(tuning)))
         rows.append(
             TuningEffects(
                 tuning=name,
@@ -116,18 +122,24 @@ def _together(own: Iterable[KeptEffect], hardware: str) -> Iterator[Expected]:
 
 
 def _text(
-    tuning: str, pops: Mapping[str, KeptEffect], together: Sequence[Expected], in_full: bool
+    tuning: str,
+    version: str,
+    pops: Mapping[str, KeptEffect],
+    together: Sequence[Expected],
+    in_full: bool,
 ) -> str:
-    first = (
-        expected_text(together[0]) if together else f"nothing to compare on {_pops(pops.values())}"
-    )
+    earlier = {pop for pop, own in pops.items() if own.digest != version}
+    count = several(len(pops) - len(earlier), "PoP")
+    first = expected_text(together[0]) if together else f"nothing to compare on {count}"
+    first += f"; {several(len(earlier), 'PoP')} had another version" if earlier else ""
     lines = folded(first, WIDTH, f"{tuning}  ", "    ")
     for own in together[1:]:
         lines += folded(expected_text(own), WIDTH, "  ", "    ")
     likely = together[0].likely if together and together[0].interval else {}
     width = max(map(len, pops))
     for pop, each in pops.items() if in_full else ():
-        lines += folded(_pop(each, likely.get(pop)), WIDTH, f"  {pop:<{width}}  ", "    ")
+        told = _pop(each, likely.get(pop)) + "; another version" * (pop in earlier)
+        lines += folded(told, WIDTH, f"  {pop:<{width}}  ", "    ")
     return "\n".join(lines)
 
 

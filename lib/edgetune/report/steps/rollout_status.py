@@ -84,7 +84,8 @@ def overview_text(
     ended_too = f"Ended rollouts: {command('rollout_status', with_ended='true')}"
     tail = [] if with_ended or not (seen.closed or seen.more) else [ended_too]
     room = max(1, lines - len(tail)) if lines else 0
-    return "\n".join([*first_of(found, command("rollout_status"), room), *tail])
+    more = command("rollout_status", **({"fleet": "true"} if fleet else {}))
+    return "\n".join([*first_of(found, more, room), *tail])
 
 
 def _idle(seen: Seen, needed: bool) -> str:
@@ -108,7 +109,9 @@ def _standing(seen: Seen, stands: Fleet, fleet: bool, columns: int) -> list[Bloc
         return [block(f"Stands: {', '.join(told)}", shows, columns=columns)]
     rows = [Entry(pop, "", _stands_text(own, seen.now)) for pop, own in stands.items()]
     pops = seen.context.known_inventory.pop_names() if fleet else ()
-    bare = ", ".join(pop for pop in pops if pop not in stands)
+    # By what cannot be read, which is told beside, a tuning may stand.
+    known = {*stands, *(each.pop for each in seen.damaged)}
+    bare = ", ".join(pop for pop in pops if pop not in known)
     more = [block(f"Nothing stands on {bare}.", columns=columns)] if bare else []
     return [*blocks(rows, columns), *more]
 
@@ -363,7 +366,7 @@ def rollout_status(
     shown = chosen[-1] if (rollout or pop) and chosen else None
     filtered = bool(state or host or orphaned)
     seen = Seen(context, chosen[:], damaged, unknown, stopped, filtered, more)
-    stands = {} if some else what_stands(context, heads)
+    stands = {} if some else what_stands(context, heads, unreadable)
     if rollout or pop:
         text = InFull(seen, left, waits).text(pop, with_ended)
     else:

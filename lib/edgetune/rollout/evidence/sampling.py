@@ -33,7 +33,7 @@ from edgetune.judge.limits import peak_load
 from edgetune.net.metrics.source import MetricNames, Sampled
 from edgetune.rollout.context import Context
 from edgetune.rollout.ownership.automation import SAMPLED_EVERY
-from edgetune.rollout.record.heads import all_heads, living_heads
+from edgetune.rollout.record.heads import living_heads, read_all_heads
 from edgetune.rollout.record.rollout import Record, load_plan
 from edgetune.rollout.store.heartbeat import Heartbeat
 from edgetune.site.inventory import Host, Pop
@@ -208,14 +208,19 @@ _PART, _PATIENCE = 6 * 3600.0, 20.0
 
 def measured_since(opened: Record, longest: float) -> float:
     """Since when samples tell of every host of a plan until now, without a gap and a boot; at most
-    ``longest`` seconds back, and not before the last rollout of the PoP ended.
+    ``longest`` seconds back, and not before the last rollout of the PoP ended. After that and a
+    boot there is the warm-up of the plan.
 
-    Now itself where they do not. What takes too long to read is not looked at.
+    Now itself where they do not, and where a record does not tell when its rollout ended. What
+    takes too long to read is not looked at.
     """
     now, options = clock.wall(), opened.plan.options
+    heads, unreadable = read_all_heads(opened.context, opened.head.pop)
+    if unreadable:
+        return now
     ended = [
-        head.history[-1].at
-        for head in all_heads(opened.context, opened.head.pop)
+        head.history[-1].at + options.warmup
+        for head in heads
         if head.id != opened.head.id and head.history
     ]
     earliest = max([now - longest, *ended])
@@ -354,15 +359,16 @@ def _errors(told: Sequence[Sampled]) -> str:
 
 
 def pops_under_way(context: Context) -> list[str]:
-    """Those with a rollout that has not ended, and those that a campaign has sampled ahead; one
+    """Those with a rollout that has not ended, then those that a campaign has sampled ahead; one
     that the inventory lost stops no other.
 
-    In an order of chance: where dead hosts use the time of the action up, not always the same
-    PoPs are left without samples.
+    Of both in an order of chance: where dead hosts use the time of the action up, not always the
+    same PoPs are left without samples.
     """
     under_way = {head.pop for head in living_heads(context) if head.state not in ENDED}
-    known = (under_way | _pops_ahead(context)) & set(context.known_inventory.pop_names())
-    return random.sample(sorted(known), len(known))
+    names = context.known_inventory.pop_names()
+    parts = [under_way & {*names}, _pops_ahead(context) & {*names} - under_way]
+    return [pop for part in parts for pop in random.sample(sorted(part), len(part))]
 
 
 def _pops_ahead(context: Context) -> set[str]:

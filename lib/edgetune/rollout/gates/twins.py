@@ -3,7 +3,8 @@
 batch under way, and while enough hosts serve over both.
 
 It is the same for batches of campaigns, of single rollouts and of rollbacks. A batch that takes no
-host out of traffic waits in the same way, but for one that goes back.
+host out of traffic waits in the same way, but for one that goes back. No change begins while a twin
+is being taken back, so a rollback waits for one batch of a change at most.
 
 edgetune:claim:twins/ONE+OTHER    which of both begins a batch at this moment
 
@@ -14,15 +15,23 @@ So of two that begin at the same moment the second sees the first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 
 from edgetune.base.documents.batch import Batch
 from edgetune.base.documents.head import CHANGES_HOSTS, Head
-from edgetune.base.errors import DrainError, EdgetuneError, FencedError, InputError
+from edgetune.base.documents.words import State
+from edgetune.base.errors import (
+    DamagedError,
+    DrainError,
+    EdgetuneError,
+    FencedError,
+    InputError,
+)
 from edgetune.base.names import listed
 from edgetune.net.traffic import Server
 from edgetune.rollout.hosts.in_service import hosts_in_service
 from edgetune.rollout.ownership.lease import Rollout
+from edgetune.rollout.ownership.owner import idle_time
 from edgetune.rollout.record.heads import keeping_their_pop, read_living_heads
 from edgetune.rollout.record.rollout import Record, under_way
 from edgetune.rollout.store.claims import Claim
@@ -77,7 +86,8 @@ def turn_of(opened: Rollout, work: Batch) -> Iterator[Turn]:
     twins = () if has_begun or (goes_back and not opened.drains) else pop.backs_up
     try:
         for twin in twins:
-            turn.take(f"twins/{'+'.join(sorted((pop.name, twin)))}")
+            with suppress(DamagedError) if goes_back else nullcontext():
+                turn.take(f"twins/{'+'.join(sorted((pop.name, twin)))}")
         told = [_at_work(opened, twin, goes_back) for twin in twins]
         # Whose it is says more than that it is somebody's.
         turn.why = "; ".join(filter(None, told)) or turn.why
@@ -88,13 +98,19 @@ def turn_of(opened: Rollout, work: Batch) -> Iterator[Turn]:
 
 def _at_work(opened: Rollout, twin: str, goes_back: bool) -> str:
     """Whose batch is under way on a twin, or that nobody can tell; a rollback is not held up by
-    what cannot be read."""
+    what cannot be read, nor by what makes no step: a paused or dead workflow ends no batch."""
+    if goes_back and idle_time(opened.context, twin) > opened.config.owner_timeout:
+        return ""
     about = f"{twin}, which {opened.pop.name} backs up,"
     heads, unreadable = read_living_heads(opened.context, twin)
     lost = [] if goes_back else keeping_their_pop(opened.context, unreadable)
     told = [f"{about} has a rollout whose record cannot be read: {own.id}" for own in lost]
     for head in heads:
         if head.state not in CHANGES_HOSTS:
+            continue
+        if head.state == State.ROLLING_BACK and not goes_back:
+            # Else it would find a batch under way each time that it looks.
+            told.append(f"{about} is taken back first: {_whose(head)}")
             continue
         try:
             other = Record(opened.context, head)
@@ -114,29 +130,33 @@ def _whose(head: Head) -> str:
     return f"rollout {head.id} ({head.tuning}, by {', now by '.join(by)}) is {head.state}"
 
 
-def below_common_floor(
+def with_common_floor(
     opened: Rollout, servers: Mapping[str, Server], names: Sequence[str], goes_back: bool
-) -> str:
-    """Why twins could not do without these hosts, in words; nothing where they could.
+) -> tuple[list[str], str]:
+    """As many of these hosts as twins can do without, and why no more, in words.
 
     Together they have as many hosts in service as both must have. A load balancer of a twin that
-    does not answer holds up a change, and no rollback.
+    does not answer, or hosts that steer themselves and do not, hold up a change, and no rollback.
     """
-    own = opened.pop
+    own, most, why = opened.pop, len(names), ""
     left = len(hosts_in_service(own, servers) - {*names})
     for name in own.backs_up:
         try:
             twin = opened.context.known_inventory.pop(name)
-            there = len(hosts_in_service(twin, opened.context.load_balancer(twin).servers()))
-        except (DrainError, InputError) as error:
+            theirs = opened.context.load_balancer(twin).servers()
+        except (DrainError, InputError, DamagedError) as error:
             if goes_back:
                 continue
             about = f"how many hosts of {name} serve, which {own.name} backs up"
-            return f"{about}, is not known: {error}"
+            return [], f"{about}, is not known: {error}"
+        there = len(hosts_in_service(twin, theirs))
+        # Of these nobody can tell.
+        there += sum(bool(each.unknown) for each in theirs.values()) if goes_back else 0
         must = own.must_serve + twin.must_serve
-        if left + there < must:
-            return (
+        if len(names) + left + there - must < most:
+            most = max(0, len(names) + left + there - must)
+            why = (
                 f"{own.name} and {name} back each other up: without {listed(names)} "
                 f"{left + there} hosts of both would serve, {must} must"
             )
-    return ""
+    return [*names[:most]], why

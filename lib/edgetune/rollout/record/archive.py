@@ -200,9 +200,11 @@ def has_past(context: Context) -> bool:
     return bool(context.store.list(past_key("")))
 
 
-def what_stands(context: Context, living: Iterable[Head]) -> dict[str, dict[str, Standing]]:
+def what_stands(
+    context: Context, living: Iterable[Head], unreadable: Iterable[Unreadable] = ()
+) -> dict[str, dict[str, Standing]]:
     """By PoP, and by the rollout that is complete; ``living`` are the heads outside the archive,
-    which were read before."""
+    which were read before, as were those that are ``unreadable``."""
     prefix = past_key("")
     found: dict[str, dict[str, Standing]] = {}
     for key, text in context.store.list(prefix).items():
@@ -214,6 +216,10 @@ def what_stands(context: Context, living: Iterable[Head]) -> dict[str, dict[str,
         found[pop] = {**past.standing} if past else {}
     for head in living:
         found[head.pop] = _standing([head], found.get(head.pop, {}))
+    for each in unreadable:
+        if each.state == "complete":
+            # What the archive holds of the PoP may tell more of it.
+            found.setdefault(each.pop, {}).setdefault(each.id, Standing())
     return {pop: own for pop, own in sorted(found.items()) if own}
 
 

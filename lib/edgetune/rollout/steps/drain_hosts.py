@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from edgetune.base import clock
 from edgetune.base.documents.batch import Batch, Wait
@@ -80,7 +80,10 @@ def _begin(opened: Rollout, work: Batch, names: list[str], turn: twins.Turn) -> 
     servers = drain.known_servers(opened, driver, names)
     serving = [name for name in names if name in needs_room(opened.pop, servers)]
     held = floor.held_by_surge(opened, serving)
-    held = held or _held_by_twins(opened, work, servers, serving, turn)
+    if serving and opened.pop.backs_up and not held:
+        fit, held = _held_by_twins(opened, work, servers, serving, turn)
+        names = [name for name in names if name in fit or name not in serving]
+        serving = fit
     if work.batch_type != "restore":
         held = held or floor.held_by_group(opened, servers, serving)
     if held and floor.others_go_on(work, serving):
@@ -106,15 +109,18 @@ def _held_by_twins(
     opened: Rollout,
     work: Batch,
     servers: Mapping[str, Server],
-    serving: Sequence[str],
+    serving: list[str],
     turn: twins.Turn,
-) -> floor.Held | None:
-    """Why hosts that serve stay in traffic: PoPs that back theirs up need them."""
-    if not serving or not opened.pop.backs_up:
-        return None
+) -> tuple[list[str], floor.Held | None]:
+    """Those of hosts that serve which may go, or why they stay in traffic: PoPs that back theirs up
+    need them. A rollback goes on with as many as it can."""
     goes_back = work.batch_type == "restore"
-    why = turn.why or twins.below_common_floor(opened, servers, serving, goes_back)
-    return floor.held_by_twins(opened, why) if why else None
+    fit, why = serving, turn.why
+    if not why:
+        fit, why = twins.with_common_floor(opened, servers, serving, goes_back)
+        if goes_back and fit:
+            return fit, None
+    return serving, floor.held_by_twins(opened, why) if why else None
 
 
 def _waits(opened: Rollout, work: Batch, held: floor.Held, waiting: int) -> DrainResult:

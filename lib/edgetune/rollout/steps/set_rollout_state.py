@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 from edgetune.base import clock
 from edgetune.base.documents.head import ENDED, FORWARD, Head
 from edgetune.base.documents.words import Decision
@@ -55,8 +57,11 @@ def set_rollout_state(
     end_measuring(opened)
     if state == "rolled_back":
         look_at_quarantined(opened, list(head.quarantined))
-    lease.enter_state(opened, state, owner, requested_by, _reason(opened, state))
-    _begin_state(opened, before)
+    reason = _reason(opened, state)
+    # To look back takes long, and who stops with an epoch that is not written down is not found.
+    since = _measured_since(opened) if state == "baseline" else math.inf
+    lease.enter_state(opened, state, owner, requested_by, reason)
+    _begin_state(opened, before, since)
     opened.save()
     if state in ENDED:
         # The sweep may not have seen yet that a paused execution went on.
@@ -71,10 +76,10 @@ def set_rollout_state(
     }
 
 
-def _begin_state(opened: Rollout, before: str) -> None:
+def _begin_state(opened: Rollout, before: str, since: float) -> None:
     head, options, now = opened.head, opened.plan.options, clock.wall()
     if head.state == "baseline":
-        start = head.baseline[0] if head.baseline else _start(opened, now)
+        start = head.baseline[0] if head.baseline else _start(opened, since, now)
         head.baseline = [start, max(start + options.baseline, now + 2 * options.interval)]
     if head.state == "changing":
         # The clock may have been set back since the baseline began.
@@ -85,16 +90,20 @@ def _begin_state(opened: Rollout, before: str) -> None:
         head.first_look = head.looks
 
 
-def _start(opened: Record, now: float) -> float:
-    """When its baseline begins; before the rollout where that was measured already."""
+def _measured_since(opened: Record) -> float:
+    """Since when its baseline was measured already; infinite where that is not asked."""
     options = opened.plan.options
-    if not options.past_baseline:
+    if opened.head.baseline or not options.past_baseline:
+        return math.inf
+    return measured_since(opened, options.baseline)
+
+
+def _start(opened: Record, since: float, now: float) -> float:
+    """When its baseline begins; before the rollout where that was measured already."""
+    if since >= now - 2 * opened.plan.options.interval:
         return now
-    start = measured_since(opened, options.baseline)
-    if start < now - 2 * options.interval:
-        opened.head.note("", f"{roughly(now - start)} of the baseline were measured before")
-        return start
-    return now
+    opened.head.note("", f"{roughly(now - since)} of the baseline were measured before")
+    return since
 
 
 def _told(opened: Record) -> str:

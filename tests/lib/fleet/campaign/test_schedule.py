@@ -14,6 +14,7 @@ import yaml
 
 from edgetune.base.documents.schedule import PopWork, RingWork, Schedule
 from edgetune.base.freezes import Event, Freeze, closed_spans, in_force
+from edgetune.fleet.campaign import schedule
 from edgetune.fleet.campaign.schedule import LOOK, TICK, make_schedule, order_of
 from edgetune.report.campaign import schedule_lines, turn_text
 from tests.support import ROOT
@@ -174,6 +175,31 @@ def test_no_schedule_ends_before_the_bound_or_breaks_what_it_promises(seed: int)
             assert not own.at_once or len(beside) <= own.at_once
     for cost in found.costs:
         assert 0 < cost.seconds <= found.ends[1] - START and math.isfinite(cost.seconds)
+
+
+@pytest.mark.parametrize("left", [0.0, 30.0, HOUR])
+def test_a_pop_that_is_nearly_done_makes_no_long_work_of_the_bound(
+    left: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    through = schedule._Calendar.through
+    monkeypatch.setattr(
+        schedule._Calendar, "through", lambda *given: (asked.append(given), through(*given))[1]
+    )
+    done = work("b", begun=True, baseline=(0.0, 0.0), changes=0, soak=left)
+    pops = [work(f"p{n}") for n in range(10)]
+    found = scheduled(ring(*pops, done, at_once=2))
+    assert found.bound - START == 256 * HOUR <= found.ends[0] - START
+    assert len(asked) < 50_000
+
+
+def test_all_that_is_left_may_be_nothing() -> None:
+    over = [work(n, begun=True, baseline=(0.0, 0.0), changes=0, soak=0.0) for n in "abc"]
+    found = scheduled(ring(*over, pooled=False, at_once=2))
+    assert START <= found.bound <= found.ends[0]
+    over = [replace(own, batch=(0.0, 0.0)) for own in over]
+    found = scheduled(ring(*over, at_once=2, closed=(Event("now", START, START + HOUR),)))
+    assert hours([found.bound, found.ends[0]]) == [1, 1]
 
 
 def test_spans_of_freezes_are_those_in_which_one_is_in_force() -> None:
