@@ -790,7 +790,7 @@ def test_a_schedule_knows_how_long_batches_took(tmp_path: Path, clock: VirtualCl
     assert after["ends"][1] < before["ends"][1]
     lax1 = next(own for own in after["pops"] if own["pop"] == "lax1")
     # Until then it has been sampled for longer than a baseline: two more samples do.
-    assert lax1["soaked"][0] - lax1["begins"][0] == 20 + 4 * 100 + 7200
+    assert abs(lax1["soaked"][0] - lax1["begins"][0] - (20 + 4 * 100 + 7200)) <= 1
 
 
 def test_the_schedule_counts_what_is_under_way_alone(tmp_path: Path, clock: VirtualClock) -> None:
@@ -802,5 +802,6 @@ def test_the_schedule_counts_what_is_under_way_alone(tmp_path: Path, clock: Virt
     left = {own["pop"]: own for own in row["schedule"]["pops"]}
     assert left.keys() == {"ams1", "fra1", "lax1", "sin1"}
     now = row["schedule"]["start"]
-    assert left["ams1"]["soaked"][0] - now == 3600
+    # Moments are shown in whole seconds.
+    assert abs(left["ams1"]["soaked"][0] - now - 3600) <= 1
     assert left["lax1"]["soaked"][0] - now > 600 + 3600
