@@ -84,7 +84,8 @@ def overview_text(
     ended_too = f"Ended rollouts: {command('rollout_status', with_ended='true')}"
     tail = [] if with_ended or not (seen.closed or seen.more) else [ended_too]
     room = max(1, lines - len(tail)) if lines else 0
-    more = command("rollout_status", **({"fleet": "true"} if fleet else {}))
+    every = command("rollout_status", fleet="true")
+    more = every if fleet else command("rollout_status")
     return "\n".join([*first_of(found, more, room), *tail])
 
 
