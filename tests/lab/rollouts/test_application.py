@@ -58,6 +58,7 @@ def test_a_tail_of_requests_is_found_that_health_checks_miss(practice: Practice)
         assert (effects[name].p_worse or 0) > 1 / 70, effects[name]
 
 
+@pytest.mark.quiet
 def test_the_ratio_of_cpu_bound_hosts_is_what_they_were_built_with(practice: Practice) -> None:
     words = ("dry_run=false", "baseline=16", "soak=6h", "wait=false", "interval=2", "warmup=1")
     begun = practice.run("rollout_pop", "pop=lab1", f"tuning={LEAN}", *words)

@@ -39,6 +39,7 @@ def weights(practice: Practice) -> dict[str, int]:
     return {name: own["weight"] for name, own in balancer_state(practice.home).items()}
 
 
+@pytest.mark.quiet
 def test_the_ratio_is_what_the_hosts_were_built_with_and_no_request_is_lost(
     practice: Practice,
 ) -> None:
