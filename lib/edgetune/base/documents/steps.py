@@ -15,8 +15,7 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.reading import check_is, decoded
 from edgetune.base.documents.schema import read_versioned
 
-STEPS = (
-    "check_baseline",
+STEPS_OF_A_BATCH = (
     "drain_hosts",
     "check_drained",
     "set_bios",
@@ -26,6 +25,12 @@ STEPS = (
     "verify_hosts",
     "undrain_hosts",
     "check_health",
+)
+"""Those that change a batch, in turn."""
+
+STEPS = (
+    "check_baseline",
+    *STEPS_OF_A_BATCH,
     "compare_groups",
     "restore_live",
     "restore_hosts",

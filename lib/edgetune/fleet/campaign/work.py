@@ -20,7 +20,7 @@ from edgetune.base.documents.head import Head
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.schedule import PopWork, Range, RingWork, Schedule
-from edgetune.base.documents.steps import StepsTaken
+from edgetune.base.documents.steps import STEPS_OF_A_BATCH, StepsTaken
 from edgetune.base.documents.words import State
 from edgetune.base.errors import EdgetuneError
 from edgetune.fleet.campaign.rings import has_ended, needs_approval, waits
@@ -33,17 +33,6 @@ from edgetune.rollout.record.rollout import Record as RolloutRecord
 from edgetune.rollout.record.step_times import steps_of
 from edgetune.site.inventory import Pop
 
-_OF_A_BATCH = (
-    "drain_hosts",
-    "check_drained",
-    "set_bios",
-    "apply_tuning",
-    "reboot_hosts",
-    "check_rebooted",
-    "verify_hosts",
-    "undrain_hosts",
-    "check_health",
-)
 _ROLLOUTS = 20
 """The newest ones of which it is read how long their steps took."""
 
@@ -205,5 +194,5 @@ def _batch_times(context: Context, tuning: str, heads: Sequence[Head]) -> Range:
 
 def _each(taken: StepsTaken) -> list[float]:
     ended = taken.steps["check_health"].count if "check_health" in taken.steps else 0
-    own = [taken.steps[name].seconds for name in _OF_A_BATCH if name in taken.steps]
+    own = [taken.steps[name].seconds for name in STEPS_OF_A_BATCH if name in taken.steps]
     return [sum(own) / ended] if ended else []
