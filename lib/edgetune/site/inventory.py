@@ -136,7 +136,7 @@ class Pop:
     def views(self) -> list[Pop]:
         """The PoP as each of its sources sees it: ``metrics`` is that source's own."""
         every = (self.metrics, *self.more_metrics)
-        return [replace(self, metrics=own, more_metrics=()) for own in every]
+        return [replace(self, metrics=source, more_metrics=()) for source in every]
 
     @property
     def must_serve(self) -> int:

@@ -254,7 +254,10 @@ class Configuration:
 
 def sets_congestion(ids: Iterable[str]) -> bool:
     """Whether one of these settings of a tuning says itself how connections of hosts begin."""
-    return any(own.startswith("route.metric:") or own.replace("/", ".") == _SYSCTL for own in ids)
+    return any(
+        setting.startswith("route.metric:") or setting.replace("/", ".") == _SYSCTL
+        for setting in ids
+    )
 
 
 def read_configuration(key: str, text: str) -> Configuration:

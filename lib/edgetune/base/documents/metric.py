@@ -99,7 +99,7 @@ class Metric:
     @property
     def needed(self) -> tuple[str, ...]:
         """The counters and gauges without which it is not known."""
-        of = [own.of for own in self.quantiles]
+        of = [quantile.of for quantile in self.quantiles]
         return tuple(dict.fromkeys([*self.counters, *self.less, *self._per, *self.gauges, *of]))
 
     @property

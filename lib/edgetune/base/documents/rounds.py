@@ -186,13 +186,13 @@ class Rounds:
 
     def outcome(self, now: float) -> Outcome:
         """In short, as it is ``now``."""
-        own = self.configuration
-        number, treated = (own.number, len(own.prefixes)) if own is not None else (0, 0)
+        current = self.configuration
+        number, treated = (current.number, len(current.prefixes)) if current is not None else (0, 0)
         missing = [name for name, has in self.hosts.items() if has.error or has.number != number]
         return Outcome(
             now,
             self.good,
-            self.confirmed + own.ttl if own is not None and treated else 0.0,
+            self.confirmed + current.ttl if current is not None and treated else 0.0,
             number,
             treated,
             self.held_out if treated else 0,
@@ -248,8 +248,13 @@ def read_rounds(pop: str, text: str) -> Rounds:
     made = decoded(key, Rounds, _read(key, text))
     check_is(key, "pop", made.pop == pop, "is another one")
     for name in ("configuration", "wanted"):
-        own = getattr(made, name)
-        check_is(key, name, own is None or own.checksum == own.sum, "has another checksum")
+        configuration = getattr(made, name)
+        check_is(
+            key,
+            name,
+            configuration is None or configuration.checksum == configuration.sum,
+            "has another checksum",
+        )
     return made
 
 
