@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All mistakes of a document, of which a reader names the first: what that names is put right in a
-copy, as well as can be told, and the copy is read again.
+copy, as well as can be known, and the copy is read again.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def test_hosts(hosts: int, options: Options) -> int:
     return min(max(round(options.test_fraction * hosts), 1), hosts - 1)
 
 
-Own = TypeVar("Own", HostSetting, SettingRow)
+Row = TypeVar("Row", HostSetting, SettingRow)
 
 
 def make_plan(
@@ -175,12 +175,12 @@ def make_plan(
     return plan.signed()
 
 
-def settings_by_agent(rows: Iterable[Own]) -> list[Own]:
+def settings_by_agent(rows: Iterable[Row]) -> list[Row]:
     """Those settings, or rows of a plan about them, that the agent of a host takes."""
     return [row for row in rows if not KINDS[kind_of(row.id)].by_bmc]
 
 
-def settings_by_bmc(rows: Iterable[Own]) -> list[Own]:
+def settings_by_bmc(rows: Iterable[Row]) -> list[Row]:
     """Those that its BMC takes."""
     return [row for row in rows if KINDS[kind_of(row.id)].by_bmc]
 
@@ -197,7 +197,7 @@ def _left_out(tuning: Tuning, observed: Sequence[SettingRow]) -> dict[str, str]:
     }
 
 
-def _without(left_out: Container[str], rows: Iterable[Own]) -> list[Own]:
+def _without(left_out: Container[str], rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row.id not in left_out]
 
 
@@ -301,7 +301,7 @@ def _profiles(
     # Hosts that are alike share one entry, so that the record of a large PoP stays small.
     profiles: dict[str, Profile] = {}
     for host in touched:
-        # Why a setting cannot be changed is told where it is left out.
+        # Why a setting cannot be changed stands where it is left out.
         before = [replace(row, reason=None) for row in observed[host]]
         profile = Profile([*rendered[host]], before, [], dict(left_out[host]))
         profiles.setdefault(digest_of(encoded(profile)), profile).hosts.append(host)

@@ -280,7 +280,7 @@ def _read_target(fields: Fields, kind: Kind) -> Mapping[str, str]:
 
 
 def _read_value(fields: Fields, kind: Kind, target: Mapping[str, str]) -> Value:
-    """The value as it is written, seen to be one as far as that can be told without a host."""
+    """The value as it is written, checked as far as that is possible without a host."""
     raw = fields.raw("value")
     written: Value
     if isinstance(kind.value, Parts):

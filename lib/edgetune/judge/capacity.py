@@ -2,7 +2,7 @@
 """How much of its PoP's traffic a host carries before it reaches a limit.
 
 The share of the requests that a host gets is that of its weight among all weights in service. Both
-hosts of a pair climb the same ``ladder`` of weights. Load is told in multiples of the usual share.
+hosts of a pair climb the same ``ladder`` of weights. Load is in multiples of the usual share.
 The load at which a host reached a limit lies between two rungs: it is interpolated between what the
 metric was on both.
 """

@@ -48,7 +48,7 @@ def baseline_doubts(plan: Plan, hosts: Sequence[str], baseline: Facts) -> list[D
     needed = [metric for metric, optional in wanted(plan).items() if not optional]
     silent = silent_hosts(hosts, baseline)
     lost = {metric: _lost(metric, hosts, silent, baseline.measured) for metric in needed}
-    return [*_told(metrics_of(plan), lost, baseline.measured, "baseline", "is not measured")]
+    return [*_gap_doubts(metrics_of(plan), lost, baseline.measured, "baseline", "is not measured")]
 
 
 def unwatched(plan: Plan, hosts: Sequence[str], baseline: Facts) -> list[Unwatched]:
@@ -77,8 +77,8 @@ def soak_doubts(plan: Plan, groups: Groups, baseline: Facts, soak: Facts) -> lis
     thin = f"no host was sampled in more than {100 * share:.0f} % of the soak"
     return [
         *([Doubt("missing", thin)] if 0 < share < WATCHED_LEAST else []),
-        *_sides_told({**sides, "samples": samples}),
-        *_told(metrics_of(plan), lost, soak.measured, "soak", "stopped being measured"),
+        *_side_doubts({**sides, "samples": samples}),
+        *_gap_doubts(metrics_of(plan), lost, soak.measured, "soak", "stopped being measured"),
     ]
 
 
@@ -108,7 +108,7 @@ def _shares(metric: str, hosts: Sequence[str], measured: Measured) -> dict[str, 
 def _lost(
     metric: str, hosts: Sequence[str], silent: Container[str], measured: Measured
 ) -> list[str]:
-    """The hosts without the metric; those without samples are told as that."""
+    """The hosts without the metric, but for those without samples, which are another doubt."""
     shares = _shares(metric, hosts, measured)
     return [host for host in hosts if host not in silent and shares[host] < ENOUGH]
 
@@ -129,7 +129,7 @@ def _one_sided(
 ) -> tuple[str, list[str]]:
     """The group that lost clearly more than the other, and its hosts that did; empty if none.
 
-    Hosts that are ``silent`` are told as that. A single host is always of one group: it takes two.
+    Hosts that are ``silent`` are another doubt. A single host is always of one group: it takes two.
     """
     loss = {
         group: {
@@ -145,7 +145,7 @@ def _one_sided(
     return group, hosts
 
 
-def _sides_told(sides: Mapping[str, tuple[str, list[str]]]) -> Iterator[Doubt]:
+def _side_doubts(sides: Mapping[str, tuple[str, list[str]]]) -> Iterator[Doubt]:
     for group, hosts, names in _together(sides):
         other = "control" if group == "test" else "test"
         text = f"{' and '.join(names)}: lost on {group} hosts, and not so on {other} hosts"
@@ -162,10 +162,10 @@ def _together(
     return ((group, hosts, names) for (group, *hosts), names in metrics.items() if hosts)
 
 
-def _told(
+def _gap_doubts(
     metrics: Mapping[str, Metric], lost: Lost, measured: Measured, window: str, gone: str
 ) -> Iterator[Doubt]:
-    for _, lacking, names in _together({metric: ("", lacking) for metric, lacking in lost.items()}):
+    for _, lacking, names in _together({metric: ("", hosts) for metric, hosts in lost.items()}):
         share = max(max(_shares(metric, lacking, measured).values()) for metric in names)
         how = f"in at most {100 * share:.0f} % of the {window}" if share else f"in the {window}"
         what = "was measured" if share else gone

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""At which load hosts pass the limit of a metric, told by the ups and downs of their own days; and
+"""At which load hosts pass the limit of a metric, by the ups and downs of their days; and
 how much more of it test hosts carry than control hosts. It decides nothing.
 
 A group **passes** the limit at the load from which on more than half of its slots are beyond it:
@@ -10,7 +10,7 @@ for sampling with incomplete information, 1955): it never falls, and nothing els
 values are the maxima of minima of means (Robertson, Wright, Dykstra, Order Restricted Statistical
 Inference, 1988, 1.4); where they pass a half is the cut that most slots are on the right side of.
 
-Errors are those of hosts, which all differ, and of spans of time, which hosts share. Both are told
+Errors are those of hosts, which all differ, and of spans of time, which hosts share. Both come
 by the Bayesian bootstrap, a weight of Exp(1) for each (Rubin 1981), once over hosts and once over
 spans. The two variances are added, as those of Cameron, Gelbach and Miller (Robust inference with
 multiway clustering, 2011). What they subtract, the part of single slots that counts twice, stays:
@@ -125,12 +125,12 @@ class _Curve:
 
     @property
     def passed(self) -> Passed:
-        """As it is told."""
+        """The load at which the limit is passed, as documents have it."""
         seen = None if math.isnan(self.seen) else math.exp(self.seen)
         if not self.is_known:
             return Passed(None, None, seen, self._why())
         parts = [(self.by_host, self.hosts), (self.by_span, self.spans)]
-        # Within its bin a knee is told to a half at best; of two the difference is told better.
+        # Within its bin a knee is known to a half at best; of two the difference is known better.
         half = half_width(parts, self.gap + WIDTH / 2)
         return Passed(
             math.exp(self.at), [math.exp(self.at - half), math.exp(self.at + half)], seen, ""

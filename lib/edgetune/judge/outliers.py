@@ -31,7 +31,7 @@ def odd_hosts(
     """
     odd: dict[str, dict[str, float]] = {}
     for metric, ratios in changes.items():
-        for host, times in _far(ratios, groups):
+        for host, times in _outlying(ratios, groups):
             odd.setdefault(host, {})[metric] = times
     return odd
 
@@ -82,7 +82,7 @@ def outlier_text(row: Outlier) -> str:
     return f"{row.host} ({row.metric} {row.times:.2g} times as its {row.group} group)"
 
 
-def _far(
+def _outlying(
     ratios: Mapping[str, float], groups: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, float]]:
     # Whatever tells of outliers imports this module, and few look for some.

@@ -199,24 +199,24 @@ class _Quantiles(Rates):
         blocks: Sequence[Block],
         hosts: Sequence[str],
     ) -> None:
-        self._own, self._baseline, self._blocks, self._hosts = quantiles, baseline, blocks, hosts
+        self._parts, self._baseline, self._blocks, self._hosts = quantiles, baseline, blocks, hosts
 
     def before(self) -> Array:
-        return np.log(_level(self._own, self._before))
+        return np.log(_level(self._parts, self._before))
 
     def halves(self) -> tuple[Array, Array]:
-        first, second = (np.log(_level(self._own, half)) for half in self._halves)
+        first, second = (np.log(_level(self._parts, half)) for half in self._halves)
         return first, second
 
     def after(self, span: slice, test: Array) -> Array:
-        logs = np.log(_level(self._own, self._after(span)))
+        logs = np.log(_level(self._parts, self._after(span)))
         return np.repeat(logs[:, None], len(RATIOS), axis=1)
 
     def log_ratios(self) -> Array:
-        return change(self.before(), np.log(_level(self._own, self._after())))
+        return change(self.before(), np.log(_level(self._parts, self._after())))
 
     def levels(self) -> tuple[Array, Array]:
-        return _level(self._own, self._before), _level(self._own, self._after())
+        return _level(self._parts, self._before), _level(self._parts, self._after())
 
     def events_before(self) -> Array:
         return self._fewest(self._before)
@@ -232,7 +232,7 @@ class _Quantiles(Rates):
 
     def _error(self, counts: Counts) -> Array:
         # Quantiles of the same requests err together: their errors add up, at most.
-        return sum(part.weight * log_error(counts[part.of], part) for part in self._own)
+        return sum(part.weight * log_error(counts[part.of], part) for part in self._parts)
 
     def _fewest(self, counts: Counts) -> Array:
         """The requests of that histogram which has the fewest of a host."""
@@ -240,7 +240,7 @@ class _Quantiles(Rates):
 
     @cached_property
     def _halves(self) -> tuple[Counts, Counts]:
-        both = {part.of: half_counts(part, self._baseline, self._hosts) for part in self._own}
+        both = {part.of: half_counts(part, self._baseline, self._hosts) for part in self._parts}
         first, second = ({of: counts[half] for of, counts in both.items()} for half in (0, 1))
         return first, second
 
@@ -250,7 +250,7 @@ class _Quantiles(Rates):
         return {of: first[of] + second[of] for of in first}
 
     def _after(self, span: slice = ALL) -> Counts:
-        return {part.of: self._soaked(part, span) for part in self._own}
+        return {part.of: self._soaked(part, span) for part in self._parts}
 
     def _soaked(self, part: Histogram, span: slice) -> Array:
         counts = np.zeros((len(self._hosts), len(bounds_of(part))))

@@ -103,7 +103,7 @@ def read_window(
 
     ``samples`` may be in any order and reach beyond both ends, so that what grew over a border is
     known. Without ``exposures`` a metric is compared per packet only if every host with samples
-    counts packets; a soak is given its baseline's. Boots are told from ``booted_since`` on, which
+    counts packets; a soak is given its baseline's. Boots are listed from ``booted_since`` on, which
     may lie before ``start``. InputError: a window that makes no sense.
     """
     _check(hosts, start, end, slot)

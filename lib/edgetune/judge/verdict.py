@@ -17,7 +17,7 @@ from edgetune.judge.outliers import outlier_text
 
 _FEW = 4
 _ENOUGH = 0.8
-"""Share of its time in which a number is told without saying in how much of it."""
+"""Share of its time in which a number is shown without saying in how much of it."""
 
 _SPANS = {
     "soak": "the soak",

@@ -287,12 +287,7 @@ class Config:
         """Those of the site, each with its option."""
         named = {name: getattr(self, name) for name in ("tunings", "metrics", "campaigns")}
         pack = (PACK_TUNINGS, PACK_METRICS)
-        return [
-            (name, directory)
-            for name, every in named.items()
-            for directory in every
-            if directory not in pack
-        ]
+        return [(name, path) for name, every in named.items() for path in every if path not in pack]
 
     @property
     def absent(self) -> list[str]:

@@ -187,10 +187,7 @@ def in_columns(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _are_of_old(metrics: dict[str, Any]) -> bool:
-    return all(
-        isinstance(metric, dict) and isinstance(metric.get("hosts"), dict)
-        for metric in metrics.values()
-    )
+    return all(isinstance(m, dict) and isinstance(m.get("hosts"), dict) for m in metrics.values())
 
 
 def _of_today(metric: dict[str, Any], hosts: Sequence[str]) -> dict[str, Any]:

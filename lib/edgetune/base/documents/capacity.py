@@ -4,7 +4,7 @@
 edgetune.capacity_plan.DIGEST    what ``plan_capacity`` shows
 edgetune.capacity.ROLLOUT        the last measurement during that rollout
 
-Load is told in multiples: 1.5 is half as much again as the host's usual share of the PoP's traffic.
+Load is in multiples: 1.5 is half as much again as the host's usual share of the PoP's traffic.
 """
 
 from __future__ import annotations
@@ -205,12 +205,11 @@ def read_capacity(rollout: str, text: str) -> Capacity:
     """A stored measurement; DamagedError if it is none."""
     key = capacity_key(rollout)
     capacity = decoded(key, Capacity, read_versioned(key, text))
-    _check(key, capacity.plan)
-    check_is(key, "plan", capacity.plan.rollout == rollout, "is of another rollout")
-    check_is(
-        key, "pairs", len(capacity.pairs) == len(capacity.plan.pairs), "are not those of the plan"
-    )
-    interval = capacity.ratio.interval if capacity.ratio else None
+    plan, ratio = capacity.plan, capacity.ratio
+    _check(key, plan)
+    check_is(key, "plan", plan.rollout == rollout, "is of another rollout")
+    check_is(key, "pairs", len(capacity.pairs) == len(plan.pairs), "are not those of the plan")
+    interval = ratio.interval if ratio else None
     check_is(key, "ratio", interval is None or len(interval) == 2, "holds what is no interval")
     return capacity
 

@@ -21,7 +21,7 @@ from edgetune.base.documents.settings import HostSetting, SettingRow
 from edgetune.base.errors import RefusedError
 
 MOST_WAYS = 10**18
-"""Of drawing the groups that are told apart: Python refuses to write 4,300 digits, MongoDB 20."""
+"""Of drawing groups that are counted: Python refuses to write 4,300 digits, MongoDB 20."""
 DRAWN_BY = 2
 """How the judge draws other groups for plans of today (see ``judge.permutation``)."""
 _LARGE = {"holds": "large"}

@@ -7,7 +7,7 @@ those that had answered; a column has one number for each, as base64 of little-e
 where it was not read. Nothing here needs numpy, which actions that sample do not load.
 
 The counters of buckets, of which there are many, stand together in ``{"buckets": {histogram:
-text}}``: the numbers of those that any host told, as ``0-3,7``, a blank, and base64 of what zlib
+text}}``: the numbers of those that any host has, as ``0-3,7``, a blank, and base64 of what zlib
 makes of their columns one after the other. These are whole numbers of 32 bits, in four parts: the
 lowest bytes of all, then the next ones. Earlier versions had a column for each among the counters,
 ``u4:`` and base64 of whole numbers of 32 bits.
@@ -89,7 +89,7 @@ class SampleTable:
         return self._column("gauges", name)
 
     def gauges_of(self, rows: Iterable[int]) -> list[dict[str, float]]:
-        """Those of some samples that were read, one after the other."""
+        """The gauges that were read of each of some samples, in the order of ``rows``."""
         ends = [*accumulate(part.size for part in self._parts)]
         decoded: dict[int, dict[str, Column]] = {}
         gauges = []
@@ -102,13 +102,13 @@ class SampleTable:
         return gauges
 
     def latest_gauges(self) -> dict[str, dict[str, float]]:
-        """Those of the last sample of each host."""
+        """By host, the gauges of its last sample."""
         last = dict(zip(self.host, range(len(self))))
         hosts = self.hosts
         return dict(zip((hosts[host] for host in last), self.gauges_of(last.values())))
 
     def rows(self) -> Iterator[Sample]:
-        """Each sample alone."""
+        """The samples, one after the other."""
         hosts, boots = self.hosts, self.boots
         kinds = ("counters", "gauges")
         readings = chain.from_iterable(zip(*map(part.rows, kinds)) for part in self._parts)
@@ -186,11 +186,11 @@ class SampleTable:
         self._add(hosts, boots, time, uptime, [_Readings(len(hosts), readings)])
 
     def counter_names(self) -> list[str]:
-        """Those that any sample may have."""
+        """Names of the counters that any sample may have."""
         return [name for kind, name in self._keys() if kind == "counters"]
 
     def gauge_names(self) -> list[str]:
-        """Those that any sample may have."""
+        """Names of the gauges that any sample may have."""
         return [name for kind, name in self._keys() if kind == "gauges"]
 
     def at(self, time: Column, gauges: Mapping[str, Column]) -> SampleTable:
@@ -208,7 +208,7 @@ class SampleTable:
         return moved
 
     def add_table(self, other: SampleTable) -> None:
-        """All rows of another one."""
+        """Add all rows of another table."""
         hosts, boots = other.hosts, other.boots
         self._add(
             [hosts[number] for number in other.host],
@@ -219,7 +219,7 @@ class SampleTable:
         )
 
     def document(self) -> dict[str, object]:
-        """As it is stored; of samples of one time."""
+        """The stored form; of samples of one time."""
         hosts, boots = self.hosts, self.boots
         kinds: dict[str, dict[str, str]] = {"counters": {}, "gauges": {}}
         buckets: dict[str, dict[int, Column]] = {}
@@ -230,7 +230,7 @@ class SampleTable:
                 buckets.setdefault(of[0], {})[of[1]] = whole
             else:
                 kinds[kind][name] = _packed(column)
-        packed = {name: _packed_buckets(of_histogram) for name, of_histogram in buckets.items()}
+        packed = {name: _packed_buckets(columns) for name, columns in buckets.items()}
         return {
             "schema": SAMPLE_SCHEMA,
             "time": self.time[0],
@@ -284,16 +284,16 @@ class _Readings:
         return array("d", [math.nan]) * self.size if column is None else column
 
     def columns(self, kind: str) -> dict[str, Column]:
-        """All of a kind, by name."""
+        """The columns of a kind, by name."""
         return {key[1]: self.column(key) for key in self.columns_of if key[0] == kind}
 
     def rows(self, kind: str) -> list[dict[str, float]]:
-        """Those of each sample that were read."""
+        """Of each sample, the readings of a kind that were read."""
         columns = self.columns(kind)
         return [_read_at(columns, row) for row in range(self.size)]
 
     def where(self, inside: Sequence[bool]) -> _Readings:
-        """Those of the samples that are ``inside``."""
+        """The readings of the samples that are ``inside``."""
         if all(inside):
             return self
         chosen = {key: array("d", compress(self.column(key), inside)) for key in self.columns_of}
@@ -378,9 +378,9 @@ class _Packed:
         numbers, _, self._text = text.partition(" ") if isinstance(text, str) else ("", "", "")
         self._size = size
         self._columns: dict[int, Column] | None = None
-        self.numbers = self._told(numbers)
+        self.numbers = self._read_numbers(numbers)
 
-    def _told(self, text: str) -> list[int]:
+    def _read_numbers(self, text: str) -> list[int]:
         numbers: list[int] = []
         for part in text.split(","):
             match = _RANGE.fullmatch(part)
@@ -395,9 +395,7 @@ class _Packed:
         if self._columns is None:
             self._columns, self._text = self._unpack(), ""
         packed = self._columns.get(number)
-        return packed and array(
-            "d", [math.nan if number == _UNREAD else number for number in packed]
-        )
+        return packed and array("d", [math.nan if one == _UNREAD else one for one in packed])
 
     def _unpack(self) -> dict[int, Column]:
         many = len(self.numbers) * self._size

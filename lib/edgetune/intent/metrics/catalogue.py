@@ -116,31 +116,28 @@ class Catalogue(Mapping[str, Metric]):
                 readings.update(self.definition(name).readings)
         return readings
 
-    def told_by(self, source: str) -> Mapping[str, Entry]:
-        """By reading, what its metric's file says of that source; without those that it has not."""
-        known = self.readings.items()
-        return {
-            name: reading.sources[source] for name, reading in known if source in reading.sources
-        }
+    def entries_of(self, source: str) -> Mapping[str, Entry]:
+        """By reading, its entry for that source; without readings that the source lacks."""
+        entries = ((name, reading.sources.get(source)) for name, reading in self.readings.items())
+        return {name: entry for name, entry in entries if entry is not None}
 
     @cached_property
     def counters(self) -> list[str]:
-        """What is kept of the counters of a sample."""
+        """Names of the stored counters, in order."""
         return sorted(name for name, reading in self.readings.items() if not reading.is_gauge)
 
     @cached_property
     def histograms(self) -> Mapping[str, Sequence[float]]:
-        """Those of the counters that have buckets, each with the bounds of these; the usual ones
-        where there are none."""
+        """Stored histograms, by their counter, with the bounds of their buckets: empty for the
+        usual ones."""
         readings = self.readings.items()
         return {name: reading.bounds for name, reading in readings if reading.bounds is not None}
 
     @cached_property
     def gauges(self) -> list[str]:
-        """What is kept of its gauges: those of metrics, and how many settings have drifted."""
-        return sorted(
-            {DRIFTED, *(name for name, reading in self.readings.items() if reading.is_gauge)}
-        )
+        """Names of the stored gauges, in order: of metrics, and the count of drifted settings."""
+        gauges = {name for name, reading in self.readings.items() if reading.is_gauge}
+        return sorted({DRIFTED, *gauges})
 
     @cached_property
     def _files(self) -> Mapping[str, Path]:
@@ -205,23 +202,20 @@ def load_definition(path: Path, others: Known, load: Load = load_yaml) -> Defini
     phrase = fields.words("phrase")
     if re.findall(r"\{[^}]*\}?|\}", phrase) != ["{much}"]:
         raise fields.wrong("phrase", "must hold {much} once, and no other brace")
-    given_readings = dict(fields.inside("readings", {}).named(_NAME))
+    parts = dict(fields.inside("readings", {}).named(_NAME))
     metric = Metric(
         title=fields.words("title"),
         phrase=phrase,
         better=str(fields.text("better", choices=("lower", "higher"))),
         mass=fields.flag("mass", False),
         limit=fields.number("limit", None, minimum=_LEAST_LIMIT),
-        unsteady=_read_unsteady(given_readings),
+        unsteady=_read_unsteady(parts),
         **_WAYS[way](fields, others),
     )
     # The bound of the bucket that a counter counts.
     below = fields.inside("buckets") if way == "buckets" else None
     limits = {str(below.text("within")): below.number("slower_than")} if below else {}
-    readings = {
-        name: _read_reading(reading, way, limits.get(name))
-        for name, reading in given_readings.items()
-    }
+    readings = {name: _read_reading(part, way, limits.get(name)) for name, part in parts.items()}
     if metric.histogram and metric.histogram.of in readings:
         of = metric.histogram.of
         readings[of] = replace(readings[of], bounds=metric.histogram.bounds)
@@ -230,11 +224,8 @@ def load_definition(path: Path, others: Known, load: Load = load_yaml) -> Defini
 
 
 def _read_unsteady(readings: Mapping[str, Fields]) -> dict[str, float]:
-    falls = {
-        name: float(reading.number("may_fall_by", 0.0, minimum=0))
-        for name, reading in readings.items()
-    }
-    return {name: most for name, most in falls.items() if most}
+    falls = {name: part.number("may_fall_by", 0.0, minimum=0) for name, part in readings.items()}
+    return {name: float(most) for name, most in falls.items() if most}
 
 
 def _read_counters(fields: Fields, _: Known) -> dict[str, Any]:
@@ -279,9 +270,7 @@ def _read_histogram(fields: Fields, _: Known) -> dict[str, Any]:
 
 def _read_bounds(below: Fields) -> list[float]:
     given = below.items("bounds", ())
-    bounds = [
-        float(bound) for bound in given if isinstance(bound, (int, float)) and bound is not True
-    ]
+    bounds = [float(b) for b in given if isinstance(b, (int, float)) and b is not True]
     if len(bounds) < len(given) or any(bound <= 0 for bound in bounds):
         raise below.wrong("bounds", "are no numbers above 0")
     if len(bounds) > _MOST_BOUNDS or any(a >= b for a, b in zip(bounds, bounds[1:])):
