@@ -67,12 +67,12 @@ class AccessLog:
             counts, place, since = self._kept()
             self._counts = dict(counts)
             with _opened(self._host.real(self._path)) as file:
-                found = self._read_from(file, place, since) if place else _end_of(file)
+                reached = self._read_from(file, place, since) if place else _end_of(file)
             kept = {
                 "schema": _SCHEMA,
                 "source": self._source,
                 "time": time.time(),
-                "place": list(found),
+                "place": list(reached),
                 "counters": self._counts,
             }
             self._host.replace(ACCESS_LOG_COUNTS, json.dumps(kept).encode(), 0o600)
@@ -108,10 +108,10 @@ class AccessLog:
         if inode == place.inode and _fits(file, place):
             return self._read(file, place.offset)
         # It was rotated, or truncated: what is there now is new from its beginning on.
-        found = False
+        begun = False
         for name in self._rotated(since, inode):
             with contextlib.suppress(OSError, EOFError, zlib.error), _opened(name) as older:
-                found = self._read_older(older, name, place, found)
+                begun = self._read_older(older, name, place, begun)
         return self._read(file, 0)
 
     def _rotated(self, since: float, current: int) -> List[str]:
@@ -132,22 +132,22 @@ class AccessLog:
                     written.append((at.st_mtime, path))
         return [path for _, path in sorted(written)]
 
-    def _read_older(self, file: BinaryIO, name: str, place: _Place, found: bool) -> bool:
+    def _read_older(self, file: BinaryIO, name: str, place: _Place, begun: bool) -> bool:
         """Read on in the file that the log was, or in one that it was later; whether that was found
         by now. A copy of it is known by what stands before the place."""
         if name.endswith(".gz"):
             unpacked = gzip.GzipFile(fileobj=file)
-            if found or self._goes_on(unpacked, place):
+            if begun or self._goes_on(unpacked, place):
                 self._read_lines(iter(lambda: unpacked.read(_CHUNK), b""))
                 return True
             return False
         is_it = os.fstat(file.fileno()).st_ino == place.inode or place.offset > 0
-        if not found and is_it and _fits(file, place):
+        if not begun and is_it and _fits(file, place):
             self._read(file, place.offset)
             return True
-        if found:
+        if begun:
             self._read(file, 0)
-        return found
+        return begun
 
     def _goes_on(self, unpacked: Any, place: _Place) -> bool:
         """Read up to the place; whether it is one of this file."""

@@ -125,7 +125,7 @@ def _literal(name: str, code: str) -> str:
 
 def modules() -> Dict[str, str]:
     """The code of each module by its full name; the package around ours is empty."""
-    found = {"edgetune": ""}
+    code = {"edgetune": ""}
     top = os.path.dirname(__file__)
     for directory, _, files in os.walk(top):
         for file in (name for name in files if name.endswith(".py")):
@@ -133,5 +133,5 @@ def modules() -> Dict[str, str]:
             parts = os.path.relpath(path[: -len(".py")], top).split(os.sep)
             name = ".".join([PACKAGE, *(part for part in parts if part != "__init__")])
             with open(path, encoding="utf-8") as text:
-                found[name] = text.read()
-    return found
+                code[name] = text.read()
+    return code

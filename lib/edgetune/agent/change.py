@@ -40,13 +40,13 @@ def record(host: Host, journal: Journal, rows: Sequence[Row]) -> None:
 
 def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
     """The files that keep a tuning over a boot, with their content."""
-    found: Dict[str, str] = {}
+    files: Dict[str, str] = {}
     stored = [entry.setting for entry in in_order(journal.entries) if entry.stored]
     for name in dict.fromkeys(setting.kind for setting in stored):
         of_kind = [setting for setting in stored if setting.kind == name]
         with host.read_cache():
-            found.update(handler_on(host, name).files(journal, of_kind))
-    return found
+            files.update(handler_on(host, name).files(journal, of_kind))
+    return files
 
 
 def services_of(entries: Sequence[Entry]) -> List[str]:

@@ -282,9 +282,9 @@ def refuse_unfit(host: Host, configuration: Configuration) -> None:
 def _who_set(host: Host, algorithm: str, running: Mapping[str, str]) -> str:
     """What may have set USUAL so: the file of sysctl.d that counts, and programs that run."""
     winner = Sysctl(host).winner(USUAL)
-    found = [winner.file] if winner and winner.value == algorithm else []
-    found += [what for name, what in SETTERS.items() if name in running]
-    return f": {' and '.join(found)}" if found else ""
+    setters = [winner.file] if winner and winner.value == algorithm else []
+    setters += [what for name, what in SETTERS.items() if name in running]
+    return f": {' and '.join(setters)}" if setters else ""
 
 
 def describe(host: Host) -> Json:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many TCP connections within a second, each from a port of its own: which of them get an answer.
+"""Many TCP connections within a second, each from another port: which of them get an answer.
 
 A card chooses the queue of a packet by addresses and ports, so one connection proves one queue.
 """

@@ -138,8 +138,8 @@ class Directory:
             return file.read(), read_metadata(file.fileno())
 
     def _open_plain(self, name: str) -> BinaryIO:
-        found = self.status(name)
-        if found and not stat.S_ISREG(found.st_mode):
+        status = self.status(name)
+        if status and not stat.S_ISREG(status.st_mode):
             raise Refused(f"{os.path.join(self.path, name)} is not a plain file")
         return os.fdopen(self.open(name, os.O_RDONLY), "rb")
 
@@ -212,8 +212,8 @@ class Directory:
             return f"{self.path} is on a read-only file system"
         if not os.access(".", os.W_OK | os.X_OK, dir_fd=self.descriptor):
             return f"{self.path} cannot be written"
-        found = self.status(name) if name else None
-        if found is None or not stat.S_ISREG(found.st_mode):
+        status = self.status(name) if name else None
+        if status is None or not stat.S_ISREG(status.st_mode):
             return None
         path = os.path.join(self.path, name)
         # Of root only what is immutable keeps away.
@@ -223,19 +223,19 @@ class Directory:
 
     def why_not_parted(self, name: str) -> Optional[str]:
         """Why a file cannot be replaced that has other names, too; None where it has none."""
-        found = self.status(name)
-        if found is None or not stat.S_ISREG(found.st_mode) or found.st_nlink == 1:
+        status = self.status(name)
+        if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink == 1:
             return None
         path = os.path.join(self.path, name)
-        return f"{path} has {found.st_nlink} hard links, and the others would stay as they are"
+        return f"{path} has {status.st_nlink} hard links, and the others would stay as they are"
 
     def link_target(self, name: str) -> Optional[str]:
         """Where an entry leads that is a link; PermissionError for another one's than root's."""
-        found = self.status(name)
-        if found is None or not stat.S_ISLNK(found.st_mode):
+        status = self.status(name)
+        if status is None or not stat.S_ISLNK(status.st_mode):
             return None
-        if found.st_uid not in (0, os.geteuid()):
-            raise _shared(os.path.join(self.path, name), found)
+        if status.st_uid not in (0, os.geteuid()):
+            raise _shared(os.path.join(self.path, name), status)
         return os.readlink(name, dir_fd=self.descriptor)
 
     def sync(self) -> None:

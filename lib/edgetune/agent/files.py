@@ -93,8 +93,8 @@ class Directories:
 
     def _load(self) -> List[str]:
         try:
-            found: List[str] = json.loads(self._host.kept(self.FILE)[0].decode())
-            return found
+            names: List[str] = json.loads(self._host.kept(self.FILE)[0].decode())
+            return names
         except FileNotFoundError:
             return []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service's own health check, asked on the host that serves."""
+"""The service's health check, asked on the host that serves."""
 
 import http.client
 import io
@@ -38,21 +38,21 @@ class HealthCheck:
         self._context = _tls_context(insecure) if tls else None
 
     def measure(self, count: int) -> Tuple[Dict[str, float], str]:
-        """Ask a number of times, each over its own connection.
+        """Ask a number of times, each over another connection.
 
         Gauges, with the times in ms of those that went well, and what the first that did not
         go well was seen to do ("" if all did).
         """
         asked = [self.ask() for _ in range(count)]
         well = sorted(taken for taken, _ in asked if taken is not None)
-        found: Dict[str, float] = {"health_failed": (count - len(well)) / count} if count else {}
+        gauges: Dict[str, float] = {"health_failed": (count - len(well)) / count} if count else {}
         if well:
-            found["health_slowest_ms"] = round(well[-1], 3)
+            gauges["health_slowest_ms"] = round(well[-1], 3)
         for share in (50, 95, 99) if well else ():
             # Nearest rank: the smallest time that so many per cent do not exceed.
             rank = max(-(-share * len(well) // 100), 1)
-            found[f"health_p{share}_ms"] = round(well[rank - 1], 3)
-        return found, next((seen for taken, seen in asked if taken is None), "")
+            gauges[f"health_p{share}_ms"] = round(well[rank - 1], 3)
+        return gauges, next((seen for taken, seen in asked if taken is None), "")
 
     def ask(self) -> Tuple[Optional[float], str]:
         """The time of one good answer in ms; or None, and what was seen instead of one."""

@@ -134,8 +134,8 @@ class Host:
             return read()
         if what not in self._read:
             self._read[what] = read()
-        found: T = self._read[what]
-        return found
+        value: T = self._read[what]
+        return value
 
     def write_attribute(self, name: str, text: str) -> None:
         """Write into a file of the kernel, which must be there; OSError as it comes."""
@@ -281,7 +281,7 @@ class Host:
         return [level for level in levels if not self.exists(level)]
 
     def make_directory(self, directory: str, mode: int = 0o755) -> None:
-        """Make it and what it stands in, durably; ``mode`` is its own."""
+        """Make it and what it is in, durably; ``mode`` is that of the directory itself."""
         for level in self.missing(directory):
             with self.directory(os.path.dirname(level)) as parent:
                 level_mode = mode if level == directory else 0o755
@@ -446,9 +446,9 @@ class Host:
         """
         # Without -x sysctl(8) shows nothing of what is no number and no text.
         status, output, complaint = self.attempt("sysctl", "-n", "-x", "kern.boot_id")
-        found = re.search(r"Dump:0x([0-9a-f]{32})$", output.strip())
-        if status == 0 and found:
-            return found.group(1)
+        match = re.search(r"Dump:0x([0-9a-f]{32})$", output.strip())
+        if status == 0 and match:
+            return match.group(1)
         if "unknown oid" in complaint:
             why = "tells no boot: FreeBSD 13 is needed, or newer"
         elif status != 0:
@@ -510,7 +510,7 @@ class Host:
     def fence(self, epoch: int, file: str = EPOCH) -> None:
         """Refuse an epoch older than the newest this host has seen, and remember a newer one.
 
-        Each ``file`` counts the epochs of claims of its own.
+        Each ``file`` counts the epochs of separate claims.
         """
         seen = self.epoch(file)
         if epoch < seen:
@@ -535,7 +535,7 @@ class Host:
 
     @property
     def ready(self) -> bool:
-        """Whether the host's own health check may say so; a boot does not change it."""
+        """Whether the host's health check may say so; a boot does not change it."""
         return not self.exists(NOT_READY)
 
     def refuse_in_service(self, drained: bool) -> None:

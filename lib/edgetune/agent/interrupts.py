@@ -101,7 +101,7 @@ def sort_names(
 
 
 def is_named_after(interface: str, name: str) -> bool:
-    """Whether an interrupt has the name of an interface, or of a device, in its own."""
+    """Whether the name of an interrupt holds that of an interface, or of a device."""
     return _without(interface, name) != name
 
 
@@ -126,14 +126,14 @@ def _of_sides(named: Dict[str, _Named]) -> Dict[str, _Named]:
     """
     half = sum(form.kind == "block" for form in named.values()) // 2
     plain = all(form.kind == "plain" for form in named.values())
-    found = {}
+    forms = {}
     for name, form in named.items():
         if form.kind == "block":
             side, less = ("rx", half) if form.first >= half else ("tx", 0)
             form = _Named(side, form.first - less, form.last - less)
         if form.kind != "plain" or plain:
-            found[name] = form
-    return found
+            forms[name] = form
+    return forms
 
 
 def _numbered(named: Dict[str, _Named], unknown: List[str], counts: Dict[str, int]) -> Sorted:
@@ -218,13 +218,13 @@ class Interrupts(NamedTuple):
 
 def queue_interrupts(host: Host, interface: str) -> List[Interrupt]:
     """Those of an interface's queues, queue by queue; Unsupported unless all are known."""
-    found = interrupts_of(host, interface)
-    if not found.queues:
+    interrupts = interrupts_of(host, interface)
+    if not interrupts.queues:
         why = _why_none(host, interface)
         raise Unsupported(f"{interface} has no interrupts of its queues: {why}")
-    if found.doubt:
-        raise Unsupported(f"the interrupts of {interface} are known in part: {found.doubt}")
-    return found.queues
+    if interrupts.doubt:
+        raise Unsupported(f"the interrupts of {interface} are known in part: {interrupts.doubt}")
+    return interrupts.queues
 
 
 def find_interrupts(host: Host, interface: str) -> List[Interrupt]:
@@ -262,13 +262,13 @@ def _find(host: Host, interface: str) -> Interrupts:
     queues = [name[:2] for name in host.names(f"{NET}/{interface}/queues")]
     siblings = set(host.names(f"{NET}/{interface}/device/net")) - {interface}
     names = [line.name for line in lines]
-    found = sort_names(names, interface, siblings, queues.count("rx"), queues.count("tx"))
+    by_queue = sort_names(names, interface, siblings, queues.count("rx"), queues.count("tx"))
     interrupts = [
-        Interrupt(host, line, found.queues[line.name])
+        Interrupt(host, line, by_queue.queues[line.name])
         for line in lines
-        if line.name in found.queues
+        if line.name in by_queue.queues
     ]
-    return Interrupts(sorted(interrupts, key=lambda each: (each.queue, each.name)), found)
+    return Interrupts(sorted(interrupts, key=lambda each: (each.queue, each.name)), by_queue)
 
 
 def _lines_of(host: Host, interface: str) -> "List[Line]":

@@ -68,7 +68,7 @@ class Entry:
 
     The value of ``setting`` is what is really set (``only`` may keep more than ``wanted``, which
     is what the tuning asks for). ``runtime`` and ``stored`` say which of the two is changed;
-    ``snapshot`` is its kind's own.
+    ``snapshot`` is for its kind to read.
     """
 
     def __init__(
@@ -227,8 +227,8 @@ class Journals:
 
     def kept(self, kind: str, target: Target) -> List[Value]:
         """The values that they keep of one setting, in the order of application."""
-        found = self._of(kind, target)
-        return [e.setting.value for state, e in found if e.stored and state != "restoring"]
+        entries = self._of(kind, target)
+        return [e.setting.value for state, e in entries if e.stored and state != "restoring"]
 
     def changed(self, kind: str, target: Target) -> List[Value]:
         """The values to which they say that one setting was changed, also while it goes back."""
@@ -252,12 +252,12 @@ class Journals:
     def _stamp(self) -> Stamp:
         """Another one whenever one of them was written, since a file is replaced as a whole."""
         directory = self._host.path(STATE + "/tunings")
-        found = []
+        stamps = []
         for name in self._host.names(STATE + "/tunings"):
             with contextlib.suppress(FileNotFoundError):
                 status = os.lstat(os.path.join(directory, name))
-                found.append((name, status.st_ino, status.st_ctime_ns))
-        return found
+                stamps.append((name, status.st_ino, status.st_ctime_ns))
+        return stamps
 
     def read(self) -> Tuple[List[Journal], Dict[str, str]]:
         """`all` and `damaged` of one look."""

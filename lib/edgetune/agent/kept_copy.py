@@ -41,10 +41,10 @@ def load(name: str, source: bytes) -> Dict[str, bytes]:
             kept = file.read()
     except OSError:
         return {}
-    found: Dict[str, bytes] = {}
+    parts: Dict[str, bytes] = {}
     if kept[:HEAD] == head(source, kept[HEAD:]):
-        found = loads(kept[HEAD:])
-    return found
+        parts = loads(kept[HEAD:])
+    return parts
 
 
 def run(name: str) -> None:

@@ -67,9 +67,9 @@ class LogFormat:
         if text.startswith("...{"):
             raise ValueError("needs some text behind its dots")
         text = text[3:] if text.startswith("...") else text
-        found, at = [begin], 0
+        pieces, at = [begin], 0
         for place in _PLACE.finditer(text):
-            found.append(re.escape(text[at : place.start()]))
+            pieces.append(re.escape(text[at : place.start()]))
             at = place.end()
             ends, name = text[at : at + 1], place.group(1)
             if ends == "{":
@@ -80,46 +80,46 @@ class LogFormat:
                 raise ValueError(f"names {name} twice")
             most = "*" if ends == '"' else f"{{0,{_MOST}}}"
             inside = rf"[^{re.escape(ends)}\n]{most}"
-            found.append(f"({inside})" if name else inside)
+            pieces.append(f"({inside})" if name else inside)
             self.fields += [name] if name else []
-        return "".join([*found, re.escape(text[at:])])
+        return "".join([*pieces, re.escape(text[at:])])
 
     def counts(self, lines: bytes) -> Dict[str, int]:
         """What whole lines add to the counters, and how many of them are of another format."""
         matches = self._pattern.findall(lines)
         rows = matches if len(self.fields) > 1 else [(match,) for match in matches]
         columns = dict(zip(self.fields, map(Counter, zip(*rows))))
-        found: Dict[str, int] = {"log_unread_lines": lines.count(b"\n") - len(rows)}
-        self._add_status(found, columns.get("status"), len(rows))
+        counts: Dict[str, int] = {"log_unread_lines": lines.count(b"\n") - len(rows)}
+        self._add_status(counts, columns.get("status"), len(rows))
         if "bytes" in columns:
             sizes = columns["bytes"].items()
-            found["response_bytes"] = sum(int(size) * n for size, n in sizes if size.isdigit())
-            self._add_large(found, rows)
+            counts["response_bytes"] = sum(int(size) * n for size, n in sizes if size.isdigit())
+            self._add_large(counts, rows)
         if "result" in columns:
             results = columns["result"]
-            found["http_broken"] = sum(n for result, n in results.items() if _is_left(result))
+            counts["http_broken"] = sum(n for result, n in results.items() if _is_left(result))
             # Of what went wrong it does not say where it came from.
             columns["cache"] = Counter({r: n for r, n in results.items() if r[:4] != b"ERR_"})
         if "cache" in columns:
             known = {result: n for result, n in columns["cache"].items() if result.strip(b"- ")}
-            found["cache_responses"] = sum(known.values())
-            found["cache_hits"] = sum(n for result, n in known.items() if _is_from_cache(result))
+            counts["cache_responses"] = sum(known.values())
+            counts["cache_hits"] = sum(n for result, n in known.items() if _is_from_cache(result))
         if "ended" in columns:
             ends = columns["ended"].items()
-            found["http_broken"] = sum(n for end, n in ends if _is_broken(end))
+            counts["http_broken"] = sum(n for end, n in ends if _is_broken(end))
         for name, histogram in TIMES.items():
             for unit, scale in IN_MS.items():
                 if name + unit in columns:
-                    self._add_times(found, histogram, columns[name + unit], scale)
-        return found
+                    self._add_times(counts, histogram, columns[name + unit], scale)
+        return counts
 
     def none(self) -> Dict[str, int]:
         """The counters that its fields make, all 0."""
-        found = {**dict.fromkeys(OF_READING, 0), **self.counts(b"")}
+        counts = {**dict.fromkeys(OF_READING, 0), **self.counts(b"")}
         for field in self.fields:
             base = field.rpartition("_")[0] if field.endswith(("_ms", "_us")) else field
-            found.update(dict.fromkeys(COUNTERS.get(field) or [TIMES[base]], 0))
-        return {**found, **(dict.fromkeys(OF_LARGE, 0) if self._time_and_scale else {})}
+            counts.update(dict.fromkeys(COUNTERS.get(field) or [TIMES[base]], 0))
+        return {**counts, **(dict.fromkeys(OF_LARGE, 0) if self._time_and_scale else {})}
 
     @property
     def _time_and_scale(self) -> Optional[Tuple[str, str]]:
@@ -128,39 +128,39 @@ class LogFormat:
         logged = (time for time in times if time[0] in self.fields and "bytes" in self.fields)
         return next(logged, None)
 
-    def _add_large(self, found: Dict[str, int], rows: Sequence[Sequence[bytes]]) -> None:
+    def _add_large(self, counts: Dict[str, int], rows: Sequence[Sequence[bytes]]) -> None:
         """The bytes and the time of large answers, which each line has of its answer alone."""
         if self._time_and_scale is None:
             return
         field, scale = self._time_and_scale
         size, time = self.fields.index("bytes"), self.fields.index(field)
-        found.update(dict.fromkeys(OF_LARGE, 0))
+        counts.update(dict.fromkeys(OF_LARGE, 0))
         for row in rows:
             if len(row[size]) >= LARGE_DIGITS and row[size].isdigit():
                 taken = _in_ms(row[time], scale)
                 if taken is not None:
-                    found["large_bytes"] += int(row[size])
-                    found["large_ms"] += round(taken)
+                    counts["large_bytes"] += int(row[size])
+                    counts["large_ms"] += round(taken)
 
     @staticmethod
-    def _add_status(found: Dict[str, int], column: "Optional[Counter[bytes]]", rows: int) -> None:
+    def _add_status(counts: Dict[str, int], column: "Optional[Counter[bytes]]", rows: int) -> None:
         if column is None:
             return
         known = {code: n for code, n in column.items() if len(code) == 3 and code.isdigit()}
-        found["http_responses"] = sum(known.values())
+        counts["http_responses"] = sum(known.values())
         for letter, name in ((b"4", "http_4xx"), (b"5", "http_5xx")):
-            found[name] = sum(n for code, n in known.items() if code.startswith(letter))
+            counts[name] = sum(n for code, n in known.items() if code.startswith(letter))
 
     def _add_times(
-        self, found: Dict[str, int], histogram: str, column: "Counter[bytes]", scale: str
+        self, counts: Dict[str, int], histogram: str, column: "Counter[bytes]", scale: str
     ) -> None:
-        found.setdefault(histogram, 0)
+        counts.setdefault(histogram, 0)
         for text, many in column.items():
             value = _in_ms(text, scale)
             if value is not None:
                 name = bucket_name(histogram, bucket_of(value))
-                found[histogram] += many
-                found[name] = found.get(name, 0) + many
+                counts[histogram] += many
+                counts[name] = counts.get(name, 0) + many
 
 
 def _in_ms(text: bytes, scale: str) -> Optional[float]:

@@ -134,8 +134,8 @@ def asked(handler: Handler, setting: Setting) -> Value:
 
 def stored_value(handler: Handler, setting: Setting) -> Optional[Value]:
     """What will be in force after a boot, as far as the setting speaks of it."""
-    found = handler.persistent(setting.target)
-    said = None if found is None else handler.in_terms(setting, found)
+    stored = handler.persistent(setting.target)
+    said = None if stored is None else handler.in_terms(setting, stored)
     return None if said is None or said == {} else _bounded(said)
 
 

@@ -48,10 +48,10 @@ class PackageManager:
 
     def release_of(self, package: Package) -> str:
         """The release of the kernel in an installed package; Failed where it holds none."""
-        found = re.findall(self.kernel, self.host.run(*self.lists, self.spelt(package)))
-        if len(found) != 1:
+        releases = re.findall(self.kernel, self.host.run(*self.lists, self.spelt(package)))
+        if len(releases) != 1:
             raise Failed(f"{package.package} holds no kernel: name the package that does")
-        return str(found[0])
+        return str(releases[0])
 
     def overwritten(self, package: Package) -> str:
         """The release of the kernel that installing a package would overwrite; "" for none."""
@@ -148,11 +148,11 @@ class Dpkg(PackageManager):
         self.host.run("apt-get", *_LOCK_WAIT, *_KEEP, *_INSTALL, spelt)
 
 
-def _owners(found: str) -> List[str]:
+def _owners(output: str) -> List[str]:
     """The packages that ``dpkg-query -S`` names, those last that divert files of the others."""
     names: List[str] = []
     diverters: List[str] = []
-    for line in found.splitlines():
+    for line in output.splitlines():
         diversion = re.match("(?:local diversion|diversion by (\\S+)) (?:from|to): ", line)
         if diversion:
             diverters.append(diversion.group(1) or "")

@@ -83,10 +83,10 @@ def _gateways(host: Host) -> List[str]:
     if host.system == "freebsd":
         from edgetune.agent.freebsd import readings
 
-        found = list(readings.gateways(host))
+        gateways = list(readings.gateways(host))
     else:
-        found = [*_inet_gateways(host), *_inet6_gateways(host)]
-    return list(dict.fromkeys(found)) if host.root == "/" else []
+        gateways = [*_inet_gateways(host), *_inet6_gateways(host)]
+    return list(dict.fromkeys(gateways)) if host.root == "/" else []
 
 
 def _inet_gateways(host: Host) -> Iterator[str]:

@@ -38,7 +38,7 @@ class Address(NamedTuple):
 
 
 def addresses(host: Host) -> List[Address]:
-    """Those of its own interfaces; Failed where no program tells them."""
+    """The addresses of its interfaces; Failed where no program shows them."""
     if host.system == "freebsd":
         from edgetune.agent.freebsd import readings
 
@@ -48,8 +48,8 @@ def addresses(host: Host) -> List[Address]:
             for address in interface.addresses
         ]
     lines = host.run("ip", "-o", "address", "show").splitlines()
-    found = [_ADDRESS.match(line) for line in lines]
-    return [Address(*each.groups()) for each in found if each]
+    matches = [_ADDRESS.match(line) for line in lines]
+    return [Address(*each.groups()) for each in matches if each]
 
 
 def cpus_in(host: Host, file: str) -> Set[int]:
@@ -73,8 +73,8 @@ def meminfo(host: Host) -> Dict[str, int]:
 
 def memory_in(text: str) -> Dict[str, int]:
     """The numbers of /proc/meminfo, or of the file of that name of a NUMA node."""
-    found = re.findall(r"^(?:Node [0-9]+ )?(\w+):\s+([0-9]+)", text, re.MULTILINE)
-    return {name: int(number) for name, number in found}
+    pairs = re.findall(r"^(?:Node [0-9]+ )?(\w+):\s+([0-9]+)", text, re.MULTILINE)
+    return {name: int(number) for name, number in pairs}
 
 
 def protocol_counters(text: str) -> Iterator[Tuple[str, int]]:
@@ -105,8 +105,8 @@ class Mount:
     @property
     def policy(self) -> Optional[str]:
         """The ``mpol`` of a tmpfs, such as ``interleave:0-1``; None when it never had one."""
-        found = MPOL.search(self.options)
-        return ":".join(filter(None, found.groups())) if found else None
+        match = MPOL.search(self.options)
+        return ":".join(filter(None, match.groups())) if match else None
 
 
 def mounts(host: Host) -> List[Mount]:
@@ -202,9 +202,9 @@ CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd")
 def processes_of(host: Host, group: str, main: str) -> List[str]:
     """Those of a service: in its control group and the groups below it, else its main one's."""
     for top in CGROUPS if group.startswith("/") else ():
-        found = list(_below(host, f"{top}{group}"))
-        if found:
-            return found
+        processes = list(_below(host, f"{top}{group}"))
+        if processes:
+            return processes
     return descendants(host, main) if main not in ("", "0") else []
 
 
@@ -230,10 +230,10 @@ def descendants(host: Host, process: str) -> List[str]:
 
 def cpus_of_threads(host: Host, process: str) -> Dict[str, str]:
     """The CPUs that each thread of a process may run on, by process and thread (``77/79``)."""
-    found = {}
+    cpus = {}
     for thread in sorted(host.names(f"/proc/{process}/task"), key=int):
         text = host.text(f"/proc/{process}/task/{thread}/status")
         allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", text, re.MULTILINE)
         if allowed:
-            found[f"{process}/{thread}"] = allowed.group(1)
-    return found
+            cpus[f"{process}/{thread}"] = allowed.group(1)
+    return cpus

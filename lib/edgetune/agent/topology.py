@@ -35,8 +35,8 @@ class Topology:
     def siblings(self, cpu: int) -> Set[int]:
         """The online hyper-threads of its core, itself among them."""
         file = f"{CPUS}/cpu{cpu}/topology/thread_siblings_list"
-        found = self._host.once(file, lambda: cpus_in(self._host, file))
-        return (found & self.online) | {cpu}
+        threads = self._host.once(file, lambda: cpus_in(self._host, file))
+        return (threads & self.online) | {cpu}
 
 
 def node_numbers(host: Host) -> Iterator[int]:
@@ -77,8 +77,8 @@ def cpu_facts(host: Host) -> Json:
 
 def line_of(text: str, name: str) -> Optional[str]:
     """What /proc/cpuinfo tells under a name, of the first CPU; None where it does not."""
-    found = re.search(rf"^{name}\s*: (.*)", text, re.MULTILINE)
-    return found.group(1).strip() if found else None
+    match = re.search(rf"^{name}\s*: (.*)", text, re.MULTILINE)
+    return match.group(1).strip() if match else None
 
 
 class Memory(NamedTuple):
@@ -143,7 +143,7 @@ def cpus_of_queues(host: Host, interface: str, policy: str, queues: int) -> List
 
 
 def deal(policy: str, queues: int, nodes: Sequence[Sequence[int]]) -> List[int]:
-    """The next CPU of the node whose turn it is; each node takes its own round and round."""
+    """The next CPU of the node whose turn it is; each node takes its CPUs round and round."""
     rounds = [itertools.cycle(cpus) for cpus in nodes]
     in_blocks, many = policy == "spread", len(nodes)
     turns = [queue * many // queues if in_blocks else queue % many for queue in range(queues)]
@@ -182,10 +182,10 @@ def all_online(topology: Topology, text: str) -> Set[int]:
 
 def placed(host: Host, interface: str, policy: str) -> Dict[str, Set[int]]:
     """The CPU that a policy gives each interrupt of an interface's queues, by its name."""
-    found = queue_interrupts(host, interface)
-    queues = sorted({interrupt.queue for interrupt in found})
+    interrupts = queue_interrupts(host, interface)
+    queues = sorted({interrupt.queue for interrupt in interrupts})
     cpus = dict(zip(queues, cpus_of_queues(host, interface, policy, len(queues))))
-    return {interrupt.name: {cpus[interrupt.queue]} for interrupt in found}
+    return {interrupt.name: {cpus[interrupt.queue]} for interrupt in interrupts}
 
 
 def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> Dict[int, Set[int]]:
@@ -194,7 +194,7 @@ def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> 
     Unsupported where that may be any CPU: what is derived from it would not last.
     """
     planned, online = _planned(host, interface, siblings), Topology(host).online
-    found: Dict[int, Set[int]] = {}
+    serving: Dict[int, Set[int]] = {}
     for interrupt in queue_interrupts(host, interface):
         if interrupt.name not in planned and interrupt.allowed >= online and len(online) > 1:
             raise Unsupported(
@@ -202,8 +202,8 @@ def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> 
                 f"nic.irq_affinity of {interface} has to come first"
             )
         for queue in interrupt.queues:
-            found.setdefault(queue, set()).update(planned.get(interrupt.name, interrupt.serving))
-    return found
+            serving.setdefault(queue, set()).update(planned.get(interrupt.name, interrupt.serving))
+    return serving
 
 
 def _planned(host: Host, interface: str, siblings: Sequence[Setting]) -> Dict[str, Set[int]]:

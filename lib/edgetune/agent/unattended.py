@@ -259,5 +259,5 @@ def restore_by_hand(host: Host, tuning: str) -> None:
     print(f"{tuning} is taken back; restarted: {', '.join(undone.restarted) or 'nothing'}")
 
 
-def _facts(found: Dict[str, Any]) -> str:
-    return f"{shown(found['runtime'])} (stored: {shown(found['persistent'])})"
+def _facts(values: Dict[str, Any]) -> str:
+    return f"{shown(values['runtime'])} (stored: {shown(values['persistent'])})"

@@ -134,14 +134,14 @@ class Stack:
 def above(host: Host, journal: Journal) -> List[Journal]:
     """What was applied later and touches the same things, directly or not, in that order."""
     changed = [entry for entry in journal.entries if entry.runtime or entry.stored]
-    touched, found = touched_by_all(host, changed), []
+    touched, later = touched_by_all(host, changed), []
     for other in Journals(host).all():
         reach = touched_by_all(host, other.entries)
         stands_on_it = other.state == "suspended" or bool(touched & reach)
         if other.sequence > journal.sequence and stands_on_it:
             touched |= reach
-            found.append(other)
-    return found
+            later.append(other)
+    return later
 
 
 def way_back(host: Host, journal: Journal) -> Dict[str, Optional[Reading]]:
@@ -181,8 +181,8 @@ def take_back(host: Host, journal: Journal) -> Undone:
     when that is not settled. At a boot services are restarted only once they run.
     """
     stack = Stack(host, journal)
-    found = current_all(host, journal.entries)
-    settings = not all(entry.before.is_like(now) for entry, now in zip(journal.entries, found))
+    before = current_all(host, journal.entries)
+    settings = not all(entry.before.is_like(now) for entry, now in zip(journal.entries, before))
     changed = settings or not all(
         is_as_remembered(host, name, was) for name, was in journal.files.items()
     )
@@ -199,7 +199,7 @@ def take_back(host: Host, journal: Journal) -> Undone:
     attempt(problems, "all is back, but the boot hook stays", BootHook(host).sync)
     if problems:
         raise Failed("; ".join(problems))
-    return Undone(changed, diff_of(journal.entries, found, left), services)
+    return Undone(changed, diff_of(journal.entries, before, left), services)
 
 
 def _mark_restoring(host: Host, journal: Journal, due: Sequence[str]) -> List[str]:
@@ -231,22 +231,22 @@ def take_back_live(host: Host, journal: Journal, names: Sequence[str]) -> Undone
         if entry.setting.id in names and entry.runtime
         if handler_on(host, entry.setting.kind).live
     ]
-    found = current_all(host, chosen)
-    due = [entry for entry, now in zip(chosen, found) if now.runtime != entry.before.runtime]
+    before = current_all(host, chosen)
+    due = [entry for entry, now in zip(chosen, before) if now.runtime != entry.before.runtime]
     unsaved = _mark_restoring(host, journal, services_of(due))
     problems: List[str] = []
     restore_settings(host, chosen, problems)
     if problems:
         raise Failed("; ".join(unsaved + problems))
-    diff = diff_of(chosen, found, current_all(host, chosen))
+    diff = diff_of(chosen, before, current_all(host, chosen))
     return Undone(bool(diff), diff, [])
 
 
 def what_differs(host: Host, journal: Journal) -> List[str]:
     """The files and settings that are seen to be otherwise than before a tuning."""
     files = [name for name, was in journal.files.items() if not is_as_remembered(host, name, was)]
-    found = zip(journal.entries, current_all(host, journal.entries))
-    return files + [entry.setting.id for entry, now in found if not _is_back(host, entry, now)]
+    pairs = zip(journal.entries, current_all(host, journal.entries))
+    return files + [entry.setting.id for entry, now in pairs if not _is_back(host, entry, now)]
 
 
 def _is_back(host: Host, entry: Entry, now: Reading) -> bool:

@@ -2,10 +2,10 @@
 """The time, for all of edgetune but the agent: nothing else asks the machine for it, or sleeps.
 
 Tests and simulations put another clock in its place by `use`. What waits for another thread or for
-a socket (``Event.wait``, ``select``, the timeout of a socket) waits by the machine's own clock even
+a socket (``Event.wait``, ``select``, the timeout of a socket) waits by the machine's clock even
 then, though the span that it is given may come from the other one.
 
-Every step of a rollout is a process of its own. The moments that it writes into the record are
+Every step of a rollout is a separate process. The moments that it writes into the record are
 epoch seconds, so that people can read them. Beside them stands a reading of both clocks: from it
 a later process tells how much time has passed, and by how much the wall clock was set.
 """

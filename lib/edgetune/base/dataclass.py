@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dataclasses that cost little until one is made.
 
-An action imports a hundred of them and makes some twenty, in a process of its own. The standard
+An action imports a hundred of them and makes some twenty, in a separate process. The standard
 library compiles six methods for each class as it is imported, which was most of what an action
 cost. Here classes share their methods, and ``__init__`` is compiled for the first instance.
 

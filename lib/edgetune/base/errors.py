@@ -121,5 +121,5 @@ class HostError(EdgetuneError):
 
 
 def _short(text: str, most: int = MOST_MESSAGE) -> str:
-    """In one line; the texts of files have no end of their own."""
+    """A text in one line; the texts of files have no end."""
     return one_line(text if len(text) <= most else f"{text[: most - 3]}...")

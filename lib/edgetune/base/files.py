@@ -167,7 +167,7 @@ class _Open:
         return "" if self.key is None else ".<<" if self.key is _MERGE else f".{self.key}"
 
     def whole(self) -> object:
-        """The value at its end: its own keys go before those that it merges."""
+        """The value at its end: keys that it writes go before those that it merges."""
         if isinstance(self.value, list) or not self.merged:
             return self.value
         merged: dict[str, object] = {}

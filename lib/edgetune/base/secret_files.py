@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passwords, tokens and keys, each in a file of its own on the action runners.
+"""Passwords, tokens and keys, each in a separate file on the action runners.
 
 A file is read whenever it is needed: it may have been renewed. No error shows what it holds.
 """

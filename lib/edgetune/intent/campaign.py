@@ -118,7 +118,7 @@ def load_campaign(path: Path, load: Load = load_yaml) -> Campaign:
     fields = Fields(data, str(path))
     zone = read_zone(fields, "UTC")
     gates = _read_gates(fields, Gates(), zone)
-    # Each PoP has its own seed and hosts.
+    # PoPs differ in seed and hosts.
     by_pop = ("seed", "only", "exclude")
     options = read_options(fields.inside("rollout", {}), Options, without=by_pop)
     # A person waits for one rollout, and a campaign for many.

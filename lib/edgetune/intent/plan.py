@@ -37,7 +37,7 @@ from edgetune.intent.tuning import Tuning
 from edgetune.site.inventory import Host, Pop
 
 SHARE_OF_WORK = Guard(WORK, 0.05)
-"""A guard of every rollout, but for tunings that name a margin of their own: hosts that do less of
+"""A guard of every rollout, but for tunings that name another margin: hosts that do less of
 the PoP's work use less CPU time, too, and drop less."""
 _BATCH_SECONDS = {"live": 5, "restart": 30, "drain": 30, "reboot": 30}
 

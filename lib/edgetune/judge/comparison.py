@@ -196,7 +196,7 @@ class Comparison:
     @property
     def better_by_strata(self) -> Array:
         """The same as ``seen_better`` beyond what load explains if the elasticity of each stratum
-        errs on its own: loads that moved against each other cancel in ``better_by``."""
+        errs independently: loads that moved against each other cancel in ``better_by``."""
         return self.seen_better + self.draws.statistics(self._apart[:, None])[:, 0]
 
     def excused(self) -> float:

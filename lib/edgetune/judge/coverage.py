@@ -2,7 +2,7 @@
 """What a plan wants measured, and what was measured: a metric without data is none without change.
 
 All of it rests on the facts of both windows (``metrics.coverage``). Facts of version 0.7 and before
-do not say what was measured; that is a doubt of its own.
+do not say what was measured; that is a separate doubt.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ is an explanation of any effect that it can explain. How much that is, the **ela
 how many per cent a metric per its exposure grows when the packets of its host grow by one.
 
 It is the slope of a quasi-Poisson regression of a host's slots on the logarithm of their packets,
-with a level of its own for each host (McCullagh, Nelder, Generalized Linear Models, 1989, chapter
+with a separate level for each host (McCullagh, Nelder, Generalized Linear Models, 1989, chapter
 9), pooled over the hosts of a stratum. All hosts share what happens at a time: the error is that of
 a jackknife over spans of time, not of hosts. Where the load hardly varied it is large, and what was
 believed before anything was measured remains.
@@ -66,7 +66,7 @@ def explained(
     elasticities of their strata, shape (ends, hosts).
 
     ``moved`` is the logarithm of how the load of each host changed; what is further than an
-    elasticity can be believed is a doubt of its own. Beyond each end lies the true one with a
+    elasticity can be believed is a separate doubt. Beyond each end lies the true one with a
     probability of 5 %. 0 is never beyond: load explains an effect away, and makes none.
     """
     names = {host: name for name, groups in strata.items() for host in groups.hosts}
@@ -122,7 +122,7 @@ def _sums(events: Array, exposure: Array, logs: Array, slope: float, starts: Arr
 
 
 def _of_hosts(sums: Array) -> tuple[float, float]:
-    """The score of the slope and its information, each host with a level of its own."""
+    """The score of the slope and its information, with a separate level for each host."""
     events, by_load, mean, first, second = sums
     some = mean > 0
     at = np.divide(first, mean, out=np.zeros_like(mean), where=some)

@@ -220,7 +220,7 @@ def _beside(known: Array, cut: Array) -> tuple[Array, Array]:
 
 
 def half_width(parts: Sequence[tuple[Array, float]], gap: float) -> float:
-    """Half of an interval around a logarithm. Each part has replicates of an error of its own, and
+    """Half of an interval around a logarithm. Each part has replicates of a separate error, and
     of how many hosts or spans of time that is."""
     variances, free = [], []
     for replicates, many in parts:

@@ -2,7 +2,7 @@
 """What samples show without statistics: a disaster on a single host, and the load of a whole PoP.
 
 A host is beyond them when more than ``FAILED`` of its health checks fail, or when their median
-takes more than ``TIMES_USUAL`` times as long as both its own baseline and the hosts of its PoP that
+takes more than ``TIMES_USUAL`` times as long as both its baseline and the hosts of its PoP that
 were not changed, and longer than ``LEAST_MS`` ms.
 
 Load is packets received per second, summed over the PoP's hosts. A surge hits both groups alike: it

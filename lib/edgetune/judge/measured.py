@@ -102,7 +102,7 @@ def measure_block(
 ) -> Block:
     """What was counted between two looks, in the units of its baseline.
 
-    In a unit of its own where nothing was counted in the baseline. ``resumed`` as a block has it.
+    In another unit where nothing was counted in the baseline. ``resumed`` as a block has it.
     """
     numbers = _numbers(window.hosts, strata)
     tested = {host for stratum in strata.values() for host in stratum.test}
@@ -286,7 +286,7 @@ class _Hosts:
         return np.stack([np.einsum("ij,ij->i", weight, values) for values in each], axis=1)
 
     def _held_against(self, fleet: _Fleet) -> Array:
-        """What is expected where a host's own counts and exposure have their ``own_share``."""
+        """What is expected where a host's counts and exposure weigh ``own_share``."""
         less = 1 - own_share(fleet.ratio)
         left = less * evened(self.test, fleet.ratio)[:, None]
         counts = fleet.counted[self.stratum] - left * self.counts

@@ -101,7 +101,7 @@ def decide_ring(
 ) -> Ruling:
     """What follows for the PoPs of a ring, of which some are ``hindered``, each with the reason.
 
-    A PoP is held, and no other for its sake, if it is hindered, if its own comparison is doubtful,
+    A PoP is held, and no other for its sake, if it is hindered, if its comparison is doubtful,
     or if it goes the other way (see ``contrary``). The others are promoted if the test over all of
     them proves it, and that over what is left as well. InputError as of ``judge_ring``.
     """

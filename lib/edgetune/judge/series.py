@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From samples to arrays: how much each host counted in each slot of a window.
 
-The growth of a counter between two samples of one boot, in the order of the host's own uptime,
+The growth of a counter between two samples of one boot, in the order of the host's uptime,
 belongs to the slot of the middle of their two times. The controller's times do not order them:
 two sweeps can overlap, and the one that read first end last.
 

@@ -143,7 +143,7 @@ def evened(test: Array, ratio: float) -> Array:
 
 
 def own_share(ratio: float) -> float:
-    """What a host's own events and exposure weigh in the rate that weighs its slots.
+    """What a host's events and exposure weigh in the rate that weighs its slots.
 
     Those of the other hosts weigh 1. Its own make a host's bursts count for less. Under a ratio
     below 1 the smaller counts of test hosts are burstier than the evened ones of control: there

@@ -93,10 +93,10 @@ class File(Applier):
 
     def state(self) -> str:
         """What stands in the files that it is made of."""
-        found = [self.host.text(SETUP), self.host.text(NOTE)]
+        texts = [self.host.text(SETUP), self.host.text(NOTE)]
         with contextlib.suppress(AgentError):
-            found.append(self.host.text(read_setup(self.host).file))
-        return "\n".join(found)
+            texts.append(self.host.text(read_setup(self.host).file))
+        return "\n".join(texts)
 
     def set(self, configuration: Configuration) -> Dict[str, str]:
         """Have this file, which the web server checked and reloaded.

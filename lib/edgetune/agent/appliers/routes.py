@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes of our own for prefixes of clients, each a copy of the route that it would have without.
+"""Our routes for prefixes of clients, each a copy of the route that it would have without.
 
-They have a protocol of their own, so ``ip route flush proto 219`` removes them all, in each family.
+They have a separate protocol, so ``ip route flush proto 219`` removes them all, in each family.
 Nothing is ever done to a route of another protocol.
 """
 
@@ -135,7 +135,7 @@ Index = Dict[Tuple[int, int], List[Tuple[int, str]]]
 
 def _index(lines: Iterable[str]) -> Index:
     """By length and number of its network, the metric and the line of each route."""
-    found: Index = {}
+    index: Index = {}
     for line in lines:
         words = line.split()
         # The kernel passes over those whose interface is down.
@@ -145,8 +145,8 @@ def _index(lines: Iterable[str]) -> Index:
         network = ipaddress.ip_network("::/0" if words[1] == "default" else words[1])
         metric = int(words[words.index("metric") + 1]) if "metric" in words else 0
         place = network.prefixlen, int(network.network_address)
-        found.setdefault(place, []).append((metric, line))
-    return found
+        index.setdefault(place, []).append((metric, line))
+    return index
 
 
 def _best(index: Index, network: "ipaddress.IPv4Network | ipaddress.IPv6Network") -> Route:

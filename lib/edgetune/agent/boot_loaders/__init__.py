@@ -8,7 +8,7 @@ from edgetune.agent.host import Host
 from edgetune.agent.protocol import Failed, Unsupported
 
 TRIAL = "edgetune-trial"
-"""The id of our own entry, which is booted once."""
+"""The id of our entry, which is booted once."""
 
 
 class BootEntry(NamedTuple):
@@ -79,7 +79,7 @@ class BootLoader:
         raise Unsupported(f"the boot menu names {named}, which is not in {self.place}")
 
     def default_id(self) -> str:
-        """The id of the default; Unsupported, with what to do, where it has none of its own."""
+        """The id of the default; Unsupported, with what to do, where it has none."""
         raise NotImplementedError
 
     def stored_default(self) -> str:
@@ -99,7 +99,7 @@ class BootLoader:
         raise NotImplementedError
 
     def write_trial(self, base: BootEntry, words: Sequence[str]) -> None:
-        """Make our own entry: the kernel of ``base`` with these words."""
+        """Make our entry: the kernel of ``base`` with these words."""
         raise NotImplementedError
 
     def remove_trial(self) -> None:
@@ -141,7 +141,7 @@ class BootLoader:
         return self.entry(self.default_id())
 
     def trial(self) -> Optional[BootEntry]:
-        """Our own entry, if the next boot is of it."""
+        """Our entry, if the next boot is of it."""
         return self.entry(TRIAL) if self.once_id() == TRIAL else None
 
     def next(self) -> BootEntry:

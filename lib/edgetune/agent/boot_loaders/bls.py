@@ -30,15 +30,15 @@ class Bls(BootLoader):
         return {}
 
     def entries(self) -> List[BootEntry]:
-        found = []
+        entries = []
         for id, file in self._files().items():
             fields = _fields(self._text(file))
             # Entries of firmware and of other systems have no kernel.
             if "linux" in fields:
                 _, _, named = os.path.basename(fields["linux"]).partition("-")
                 release = fields.get("version", named)
-                found.append(BootEntry(self.named(id), release, self._words(fields)))
-        return found
+                entries.append(BootEntry(self.named(id), release, self._words(fields)))
+        return entries
 
     def _known(self, id: str, problem: str) -> str:
         """The id, of an entry that is not ours; Unsupported with a ``problem`` that ends in the
@@ -188,14 +188,14 @@ class Bls(BootLoader):
 
 def _fields(text: str) -> Dict[str, str]:
     """Of an entry by name; several lines of options are one."""
-    found: Dict[str, str] = {}
+    fields: Dict[str, str] = {}
     for line in text.splitlines():
         words = line.strip().split(None, 1)
         if len(words) == 2 and not words[0].startswith("#"):
             name, value = words
-            both = f"{found[name]} {value}" if name == "options" and name in found else value
-            found[name] = both
-    return found
+            both = f"{fields[name]} {value}" if name == "options" and name in fields else value
+            fields[name] = both
+    return fields
 
 
 def _words_in(text: str) -> Tuple[str, ...]:

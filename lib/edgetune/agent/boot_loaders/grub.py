@@ -213,7 +213,7 @@ def _stays(entry: MenuEntry) -> bool:
 
 
 def _why_not(choice: Choice) -> str:
-    """What a choice is that no kernel of its own can be read from."""
+    """What a choice is that no kernel can be read from."""
     if choice.entry is None:
         return "which boots no kernel"
     if choice.named:

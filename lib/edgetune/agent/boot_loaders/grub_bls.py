@@ -42,8 +42,8 @@ class GrubBls(Bls):
         super().probe()
 
     def probe_install(self) -> None:
-        found = re.findall(r"(?m)^\s*UPDATEDEFAULT\s*=\s*[\"']?(\w+)", self.host.text(KERNELS))
-        if found[-1:] != ["no"]:
+        values = re.findall(r"(?m)^\s*UPDATEDEFAULT\s*=\s*[\"']?(\w+)", self.host.text(KERNELS))
+        if values[-1:] != ["no"]:
             raise Unsupported(
                 f"{KERNELS} makes a kernel the default as it is installed: set UPDATEDEFAULT=no"
             )

@@ -35,8 +35,8 @@ class MenuEntry(NamedTuple):
     @property
     def initrds(self) -> List[str]:
         """The files of its initramfs."""
-        found = [_INITRD.match(line) for line in self.lines]
-        return [file for match in found if match for file in shlex.split(match.group(1))]
+        matches = [_INITRD.match(line) for line in self.lines]
+        return [file for match in matches if match for file in shlex.split(match.group(1))]
 
 
 class Item:
@@ -62,10 +62,10 @@ def read_menu(text: str) -> List[Item]:
 
 def kernels(items: Sequence[Item]) -> List[MenuEntry]:
     """The entries that boot a kernel, in the order of the menu."""
-    found = []
+    entries = []
     for item in items:
-        found += [item.entry] if item.entry else kernels(item.items or [])
-    return found
+        entries += [item.entry] if item.entry else kernels(item.items or [])
+    return entries
 
 
 def choose(items: Optional[Sequence[Item]], value: str) -> Choice:
@@ -94,16 +94,16 @@ def choose(items: Optional[Sequence[Item]], value: str) -> Choice:
 
 def _levels(path: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
     """Of a path the name at this level, and the path for the levels below."""
-    found = _PATH.match(path) if path is not None else None
-    return (found.group(1).replace(">>", ">"), found.group(2) or None) if found else (None, None)
+    match = _PATH.match(path) if path is not None else None
+    return (match.group(1).replace(">>", ">"), match.group(2) or None) if match else (None, None)
 
 
 def _number(text: str) -> Optional[int]:
     """As GRUB's strtoul() with base 0 has it, which looks at no more than the beginning."""
-    found = _NUMBER.match(text)
-    if found is None:
+    match = _NUMBER.match(text)
+    if match is None:
         return None
-    digits = zip(found.groups(), (16, 8, 10))
+    digits = zip(match.groups(), (16, 8, 10))
     return next(int(digit, base) for digit, base in digits if digit)
 
 
@@ -137,11 +137,11 @@ def _named(text: str) -> Tuple[str, str]:
 
 
 def _body(lines: Iterator[str]) -> List[str]:
-    found: List[str] = []
+    body: List[str] = []
     for line in lines:
         if _END.match(line):
-            return found
-        found.append(line)
+            return body
+        body.append(line)
     raise ValueError("an entry has no end")
 
 

@@ -62,9 +62,9 @@ class Note:
     def read(self) -> Optional[Dict[str, Any]]:
         """What was written; None where nothing was. Failed where it cannot be read."""
         try:
-            found = json.loads(self._host.kept(self._file)[0].decode())
-            if isinstance(found, dict):
-                return found
+            note = json.loads(self._host.kept(self._file)[0].decode())
+            if isinstance(note, dict):
+                return note
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, Refused, ValueError) as error:

@@ -66,13 +66,13 @@ class Bird:
 
     def protocols(self) -> Dict[str, Protocol]:
         """All of them, by name."""
-        found = {}
+        protocols = {}
         for line in self.ask("show protocols").get(PROTOCOL, []):
             words = line.split()
             if len(words) < 4:
                 raise Failed(f"{self._path}: BIRD tells of a protocol: {line!r}")
-            found[words[0]] = Protocol(words[1], words[3], "Established" in words[4:])
-        return found
+            protocols[words[0]] = Protocol(words[1], words[3], "Established" in words[4:])
+        return protocols
 
     def knows(self, symbol: str) -> bool:
         """Whether its configuration has a constant of that name."""
@@ -126,13 +126,13 @@ class Bird:
             data += part
             if len(data) > MOST_BYTES:
                 raise Failed(f"BIRD at {self._path} answers more than {MOST_BYTES >> 20} MiB")
-        found: Dict[str, List[str]] = {}
+        reply: Dict[str, List[str]] = {}
         code = ""
         for line in decode(data).splitlines():
             begin = re.match(r"(\d{4})[- ]", line)
             code = begin.group(1) if begin else code
-            found.setdefault(code, []).append(line[5:] if begin else line[1:])
-        return found
+            reply.setdefault(code, []).append(line[5:] if begin else line[1:])
+        return reply
 
 
 def _first(reply: Dict[str, List[str]]) -> str:
@@ -282,7 +282,7 @@ class BirdDrain(Drain):
         return before
 
     def _remember(self, known: Dict[str, Protocol], anew: bool = False) -> None:
-        """Which ones were enabled, written down once: never our own withdrawal. With ``anew`` the
+        """Which ones were enabled, written down once: never our withdrawal. With ``anew`` the
         age of that note begins anew."""
         if anew or self._note.read() is None:
             enabled = {pair.plain: _is_on(known, pair.plain) for pair in self._pairs}
@@ -294,8 +294,8 @@ class BirdDrain(Drain):
             self.host.write(self._file, text)
 
     def _boots_drained(self) -> Optional[str]:
-        found = _FILE.fullmatch(self.host.kept(self._file)[0].decode("utf-8", "replace"))
-        return found.group(1) if found else None
+        match = _FILE.fullmatch(self.host.kept(self._file)[0].decode("utf-8", "replace"))
+        return match.group(1) if match else None
 
     def _refuse(self, bird: Bird) -> None:
         refuses = bird.refuses() or self._no_file(bird)

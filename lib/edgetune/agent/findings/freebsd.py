@@ -67,12 +67,12 @@ class Snapshot(Look):
             self.zones = zones(self.host)
         except Failed as why:
             self.unread["vmstat -z"] = complaint(why)
-        found = counters(self.host, self.zones)
-        if "tcp_segments_out" not in found:
+        counts = counters(self.host, self.zones)
+        if "tcp_segments_out" not in counts:
             self.unread["netstat --libxo json -s -p tcp"] = "is not understood"
         for name, zone in self.zones.items():
-            found[_failed(name)], found[_slept(name)] = zone.failed, zone.slept
-        return found
+            counts[_failed(name)], counts[_slept(name)] = zone.failed, zone.slept
+        return counts
 
 
 def _failed(zone: str) -> str:

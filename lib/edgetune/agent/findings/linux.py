@@ -49,9 +49,9 @@ def web_on_irq_cpus(snap: Snapshot) -> Iterator[Json]:
         yield finding("irqs_anywhere", what, {"interrupts": len(irqs)}, "cpu_scheduling", "note")
         return
     for service in snap.services:
-        found = _shared(snap, service, serving)
-        if found:
-            yield found
+        shared = _shared(snap, service, serving)
+        if shared:
+            yield shared
 
 
 def _shared(snap: Snapshot, service: str, serving: Set[int]) -> Optional[Json]:

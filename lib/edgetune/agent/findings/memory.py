@@ -57,11 +57,11 @@ def fragmentation(snap: Snapshot) -> Iterator[Json]:
 def _free_pages(snap: Snapshot) -> Dict[str, Tuple[int, int]]:
     """Of the zone Normal of each node: free pages in large pieces, and all."""
     line = re.compile(r"^Node\s+([0-9]+), zone\s+Normal\s+([0-9 \t]+)$", re.MULTILINE)
-    found = {}
+    free = {}
     for node, numbers in line.findall(snap.text("/proc/buddyinfo")):
         pages = [int(count) << order for order, count in enumerate(numbers.split())]
-        found[node] = sum(pages[ORDER:]), sum(pages)
-    return found
+        free[node] = sum(pages[ORDER:]), sum(pages)
+    return free
 
 
 def huge_page_stalls(snap: Snapshot) -> Iterator[Json]:

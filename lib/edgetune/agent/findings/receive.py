@@ -78,14 +78,14 @@ def ring_overflow(snap: Snapshot) -> Iterator[Json]:
 def _overflows(snap: Snapshot, nic: str) -> Dict[str, Tuple[float, int]]:
     """What each counter of full rings says, now and since the boot; they overlap."""
     missed = "rx_missed_errors"
-    found = {missed: (snap.rate("statistics", nic, missed), snap.total("statistics", nic, missed))}
+    rings = {missed: (snap.rate("statistics", nic, missed), snap.total("statistics", nic, missed))}
     for pattern in OVERFLOWS.get(snap.driver(nic), ()):
         names = [name for name in snap.columns("driver", nic) if re.fullmatch(pattern, name)]
         if names:
             label = names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
             counted = (snap.rate("driver", nic, *names), snap.total("driver", nic, *names))
-            found[label] = max(counted, found.get(label, counted))
-    return found
+            rings[label] = max(counted, rings.get(label, counted))
+    return rings
 
 
 # Haswell and Broadwell servers, by family and model (Intel's Software Developer's Manual, volume

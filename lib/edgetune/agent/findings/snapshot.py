@@ -145,27 +145,27 @@ def _softnet(snap: Snapshot) -> Table:
     """A row for each CPU that is online; from 13 columns on it tells which."""
     rows = [line.split() for line in snap.text("/proc/net/softnet_stat").splitlines()]
     named = dict(enumerate(sorted(snap.online)))
-    found: Table = {}
+    table: Table = {}
     for index, row in enumerate(rows):
         try:
             cpu = int(row[CPU], 16) if len(row) > CPU else named.get(index, index)
-            found[str(cpu)] = {
+            table[str(cpu)] = {
                 "processed": int(row[PROCESSED], 16),
                 "dropped": int(row[DROPPED], 16),
                 "squeezed": int(row[SQUEEZED], 16),
             }
         except (IndexError, ValueError):
             snap.unread["/proc/net/softnet_stat"] = f"its line {index + 1} is not understood"
-    return found
+    return table
 
 
 def _softirqs(snap: Snapshot) -> Table:
     """A row for each CPU."""
-    found: Table = {}
+    table: Table = {}
     for name, numbers in _per_cpu(snap.text("/proc/softirqs")):
         for cpu, number in numbers.items():
-            found.setdefault(cpu, {})[name] = number
-    return found
+            table.setdefault(cpu, {})[name] = number
+    return table
 
 
 def _per_cpu(text: str) -> Iterator[Tuple[str, Dict[str, int]]]:
@@ -181,12 +181,12 @@ def _per_cpu(text: str) -> Iterator[Tuple[str, Dict[str, int]]]:
 
 def _stat(snap: Snapshot) -> Table:
     """The ticks of each CPU: in soft interrupts, and all."""
-    found: Table = {}
+    table: Table = {}
     for cpu, rest in re.findall(r"^cpu([0-9]+) (.*)", snap.text("/proc/stat"), re.MULTILINE):
         ticks = [int(word) for word in rest.split()[:8] if word.isdigit()]
         if len(ticks) > 6:
-            found[cpu] = {"softirq": ticks[6], "all": sum(ticks)}
-    return found
+            table[cpu] = {"softirq": ticks[6], "all": sum(ticks)}
+    return table
 
 
 def _named_numbers(text: str) -> Dict[str, int]:
@@ -206,8 +206,8 @@ def _statistics(snap: Snapshot) -> Table:
 def _of_drivers(snap: Snapshot) -> Table:
     """What drivers count: ``ethtool -S``."""
     line = re.compile(r"^\s*(\S.*):\s*([0-9]+)\s*$", re.MULTILINE)
-    found = {nic: line.findall(snap.ethtool("-S", nic)) for nic in snap.nics}
-    return {nic: {name: int(number) for name, number in counts} for nic, counts in found.items()}
+    lines = {nic: line.findall(snap.ethtool("-S", nic)) for nic in snap.nics}
+    return {nic: {name: int(number) for name, number in counts} for nic, counts in lines.items()}
 
 
 SOURCES: Dict[str, Callable[[Snapshot], Table]] = {

@@ -101,10 +101,10 @@ def driver_and_unit(interface: str) -> Tuple[str, str]:
 def interfaces(host: Host) -> List[Interface]:
     """Every interface; Failed where ifconfig(8) does not tell them."""
     blocks = re.split(r"^(?=\S)", host.run("ifconfig", "-a"), flags=re.MULTILINE)
-    found = [_interface(block) for block in blocks if block.strip()]
-    if not found:
+    every = [_interface(block) for block in blocks if block.strip()]
+    if not every:
         raise Failed("ifconfig -a tells no interface")
-    return found
+    return every
 
 
 def carrying(host: Host) -> List[Interface]:
@@ -130,9 +130,9 @@ def gateways(host: Host) -> Iterator[str]:
     """Those of the default routes; none for a family that has none."""
     for family in ("-inet", "-inet6"):
         status, output, _ = host.attempt("route", "-n", "get", family, "default")
-        found = re.search(r"^\s+gateway: (\S+)$", output, re.MULTILINE)
-        if status == 0 and found:
-            yield found.group(1)
+        match = re.search(r"^\s+gateway: (\S+)$", output, re.MULTILINE)
+        if status == 0 and match:
+            yield match.group(1)
 
 
 def sessions(host: Host, ports: Sequence[int]) -> int:
@@ -160,7 +160,7 @@ def _connections(host: Host) -> Iterator[Tuple[str, str, str]]:
 
 def domains(host: Host) -> Dict[int, Set[int]]:
     """The CPUs of each domain; none where those of one of them are not known."""
-    found = {}
+    cpus_of_domain = {}
     for domain in range(number(host, "vm.ndomains") or 1):
         try:
             text = host.attempt("cpuset", "-g", "-d", str(domain))[1]
@@ -169,8 +169,8 @@ def domains(host: Host) -> Dict[int, Set[int]]:
         cpus = cpus_in(text)
         if cpus is None:
             return {}
-        found[domain] = cpus
-    return found
+        cpus_of_domain[domain] = cpus
+    return cpus_of_domain
 
 
 def cpus_in(text: str) -> Optional[Set[int]]:
@@ -233,8 +233,8 @@ def queues(host: Host, interface: str) -> List[Queue]:
     except Failed:
         return []
     chelsio = _CHELSIO.fullmatch(interface)
-    found = _of_port(host, chelsio, lines) if chelsio else _of_driver(interface, lines)
-    return sorted(found, key=lambda queue: (queue.side, queue.number))
+    of_interface = _of_port(host, chelsio, lines) if chelsio else _of_driver(interface, lines)
+    return sorted(of_interface, key=lambda queue: (queue.side, queue.number))
 
 
 def _of_driver(interface: str, lines: List[str]) -> Iterator[Queue]:
@@ -263,12 +263,12 @@ def channels_parameter(interface: str) -> str:
 def _of_channels(host: Host, interface: str, unit: str) -> List[Queue]:
     """Interrupts of mlx5en(4) have no names of queues; it tells them where debug_stats is 1."""
     text = read_parameter(host, f"dev.mce.{unit}.hw_ctx_debug") or ""
-    found = [(int(match.group(1)), int(match.group(2))) for match in _OF_CHANNEL.finditer(text)]
-    if [channel for channel, _ in found] != [*range(len(found))]:
+    channels = [(int(match.group(1)), int(match.group(2))) for match in _OF_CHANNEL.finditer(text)]
+    if [channel for channel, _ in channels] != [*range(len(channels))]:
         return []
-    if len(found) != number(host, f"dev.mce.{unit}.conf.channels"):
+    if len(channels) != number(host, f"dev.mce.{unit}.conf.channels"):
         return []
-    return [Queue(irq, "rx", channel, f"{interface}:rxq{channel}") for channel, irq in found]
+    return [Queue(irq, "rx", channel, f"{interface}:rxq{channel}") for channel, irq in channels]
 
 
 def _place(host: Host, device: str) -> Tuple[str, int]:
@@ -336,10 +336,10 @@ def _rows(host: Host) -> Sequence[Sequence[str]]:
 
 
 def _flagged(rows: Sequence[Sequence[str]], flag: str) -> str:
-    found = [name for name, flags, *_ in rows if flag in flags]
-    if len(found) > 1:
+    names = [name for name, flags, *_ in rows if flag in flags]
+    if len(names) > 1:
         raise Unsupported(f"bectl list -H has {flag} of several boot environments")
-    return found[0] if found else ""
+    return names[0] if names else ""
 
 
 @contextlib.contextmanager
@@ -368,9 +368,9 @@ def is_part(host: Host, path: str) -> bool:
 def dataset_of(host: Host, path: str) -> str:
     """The dataset of ZFS that a path is in; Unsupported where it is in none."""
     try:
-        found = host.run("zfs", "list", "-H", "-o", "name", path).strip()
+        dataset = host.run("zfs", "list", "-H", "-o", "name", path).strip()
     except Failed as why:
         raise Unsupported(f"{path} is in no dataset of ZFS: {why}") from None
-    if not found or "\n" in found:
+    if not dataset or "\n" in dataset:
         raise Unsupported(f"zfs list tells no dataset of {path}")
-    return found
+    return dataset

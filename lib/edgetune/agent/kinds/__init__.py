@@ -88,9 +88,9 @@ class Handler:
         """What this host makes of a value: drivers take some numbers only."""
         return value
 
-    def in_terms(self, setting: Setting, found: Value) -> Value:
+    def in_terms(self, setting: Setting, now: Value) -> Value:
         """What was read in the terms of a setting, and no more of it."""
-        return chosen(found, setting.value) if self.partly else found
+        return chosen(now, setting.value) if self.partly else now
 
     def same(self, now: Value, wanted: Value) -> bool:
         """Whether a value read is the one wanted."""
@@ -187,11 +187,11 @@ class HookKept(Handler):
         probe_hook(self.host)
 
     def persistent(self, target: Target) -> Optional[Value]:
-        found: Optional[Value] = None
+        kept: Optional[Value] = None
         if hook_installed(self.host):
             for value in Journals(self.host).kept(self.kind.name, target):
-                found = self.merge(found, value)
-        return found
+                kept = self.merge(kept, value)
+        return kept
 
     def merge(self, older: Optional[Value], newer: Value) -> Value:
         """What both say, where a newer journal keeps another value than an older one."""
@@ -219,12 +219,12 @@ def later(name: str, ours: str) -> bool:
 
 def drop_ins(host: Host, directories: Sequence[str]) -> List[str]:
     """The .conf files in the order they are read: by name, the first directory masks the next."""
-    found: Dict[str, str] = {}
+    files: Dict[str, str] = {}
     for directory in directories:
         for name in host.names(directory):
             if name.endswith(".conf") and not name.startswith("."):
-                found.setdefault(name, f"{directory}/{name}")
-    return [found[name] for name in sorted(found)]
+                files.setdefault(name, f"{directory}/{name}")
+    return [files[name] for name in sorted(files)]
 
 
 def handler_on(host: Host, name: str) -> Handler:

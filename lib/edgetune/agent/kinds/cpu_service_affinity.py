@@ -36,13 +36,13 @@ class CpuServiceAffinity(ServiceProperty):
 
     def runtime(self, target: Target) -> Value:
         """The CPUs of its main process; of threads that have others, too (``4-7; 0 in 77/79``)."""
-        found: Dict[str, str] = {}
+        threads: Dict[str, str] = {}
         for process in self._processes(target):
-            found.update(cpus_of_threads(self.host, process))
-        if not found:
+            threads.update(cpus_of_threads(self.host, process))
+        if not threads:
             raise Unsupported(f"{target['service']} has no process")
         groups: Dict[str, List[str]] = {}
-        for thread, cpus in found.items():
+        for thread, cpus in threads.items():
             groups.setdefault(cpus, []).append(thread)
         main, *others = groups
         return "; ".join([main, *(f"{cpus} in {', '.join(groups[cpus])}" for cpus in others)])
@@ -50,18 +50,18 @@ class CpuServiceAffinity(ServiceProperty):
     def persistent(self, target: Target) -> Optional[Value]:
         return super().persistent({**target, "property": PROPERTY})
 
-    def in_terms(self, setting: Setting, found: Value) -> Value:
+    def in_terms(self, setting: Setting, now: Value) -> Value:
         """The value itself where no thread is on other CPUs than those that are left.
 
         More are left while a card is down: what has half of all keeps off as well.
         """
         with contextlib.suppress(Unsupported, ValueError):
             left, online = cpus_left(self.host, setting), Topology(self.host).online
-            parts = [part.partition(" in ")[0] for part in str(found).split(";")]
+            parts = [part.partition(" in ")[0] for part in str(now).split(";")]
             main, *others = [parse_cpus(part) & online for part in parts]
             if 2 * len(main) >= len(online) and all(cpus <= left for cpus in [main, *others]):
                 return setting.value
-        return found
+        return now
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         content = {}
@@ -98,11 +98,11 @@ def cpus_left(host: Host, setting: Setting) -> Set[int]:
 
 def busy_cpus(host: Host, siblings: Sequence[Setting]) -> Set[int]:
     """The CPUs that serve the queues of this host's cards; Unsupported where any CPU may."""
-    found: Set[int] = set()
+    busy: Set[int] = set()
     for interface in interfaces(host):
         # One that is down has no interrupts. Of unknown ones we could not keep off.
         if any(interrupts_of(host, interface).names[:2]):
-            found.update(*cpus_that_serve(host, interface, siblings).values())
-    if not found:
+            busy.update(*cpus_that_serve(host, interface, siblings).values())
+    if not busy:
         raise Unsupported("no interrupts of network cards are found")
-    return found
+    return busy

@@ -62,8 +62,8 @@ def ask_kernel(host: Host, option: str, interface: str, ask: Callable[[str], T])
             known[question] = ask(interface)
         except (OSError, KeyError, struct.error):
             known[question] = None
-    found: Optional[T] = known[question]  # type: ignore[assignment]
-    return found
+    answer: Optional[T] = known[question]  # type: ignore[assignment]
+    return answer
 
 
 def show(host: Host, option: str, interface: str, *words: str) -> str:
@@ -181,13 +181,13 @@ def channels(interface: str) -> Counted:
 def coalescing(interface: str) -> Dict[str, Union[int, str]]:
     """What the driver knows of coalescing, by the names of ``ethtool -C``."""
     switches, numbers = ({kind: name for name, kind in t.items()} for t in (SWITCHES, NUMBERS))
-    found: Dict[str, Union[int, str]] = {}
+    values: Dict[str, Union[int, str]] = {}
     for kind, value in _of(_answer(COALESCE, interface)):
         if kind in switches:
-            found[switches[kind]] = "on" if value[0] else "off"
+            values[switches[kind]] = "on" if value[0] else "off"
         elif kind in numbers:
-            found[numbers[kind]] = _number(value)
-    return found
+            values[numbers[kind]] = _number(value)
+    return values
 
 
 class Features(NamedTuple):
@@ -226,12 +226,12 @@ def _counted(command: int, interface: str, most: Dict[str, int], now: Dict[str, 
 
 def _bits(bitset: bytes) -> Dict[str, bool]:
     """The bits that a set lists, by name; one without values lists those that are set."""
-    found = {}
+    bits = {}
     parts = dict(_of(bitset))
     for _, bit in _of(parts[3]):
         fields = dict(_of(bit))
-        found[fields[2].rstrip(b"\0").decode()] = 3 in fields
-    return found
+        bits[fields[2].rstrip(b"\0").decode()] = 3 in fields
+    return bits
 
 
 def _answer(command: int, interface: str) -> bytes:

@@ -73,7 +73,7 @@ class KernelPackage(TriedByBoot):
         self.packages.probe(package)
 
     def _refuse_full(self) -> None:
-        """A package leaves its files in /boot; some boot loaders have copies of their own."""
+        """A package leaves its files in /boot; some boot loaders have copies besides."""
         loader = self.loader
         try:
             booted = loader.files(loader.default_id())
@@ -86,9 +86,9 @@ class KernelPackage(TriedByBoot):
             self._refuse_full_at(place, files)
 
     def _refuse_full_at(self, place: str, files: Sequence[str]) -> None:
-        found = (os.stat(self.host.path(file)) for file in files)
+        statuses = (os.stat(self.host.path(file)) for file in files)
         # One file may have several names.
-        taken = {(status.st_dev, status.st_ino): status.st_size for status in found}
+        taken = {(status.st_dev, status.st_ino): status.st_size for status in statuses}
         needed = int(sum(taken.values()) * ROOM) + ROOM_LEFT
         disk = os.statvfs(self.host.path(place))
         free = disk.f_bavail * disk.f_frsize

@@ -41,8 +41,8 @@ class MemoryNumaPolicy(ServiceProperty):
             version = self.host.run("systemctl", "--version")
         except Failed as error:
             raise Unsupported(str(error)) from None
-        found = re.match("systemd ([0-9]+)", version)
-        if not found or int(found.group(1)) < OLDEST:
+        match = re.match("systemd ([0-9]+)", version)
+        if not match or int(match.group(1)) < OLDEST:
             raise Unsupported(f"{POLICY} needs systemd {OLDEST} or newer")
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
@@ -65,13 +65,13 @@ class MemoryNumaPolicy(ServiceProperty):
     def _of_process(self, target: Target) -> Optional[str]:
         # The kernel walks all pages of the process for it, which meanwhile gets no new memory.
         maps = self.host.text(f"/proc/{self._show(target, 'MainPID')}/numa_maps")
-        found = re.search(
+        match = re.search(
             r"^\S+ (default|local|prefer|bind|interleave)(?::(\S+))? .*(?:heap|stack)", maps, re.M
         )
-        if found is None:
+        if match is None:
             return None
-        word = "preferred" if found.group(1) == "prefer" else found.group(1)
-        return named(self.host, word, found.group(2) or "")
+        word = "preferred" if match.group(1) == "prefer" else match.group(1)
+        return named(self.host, word, match.group(2) or "")
 
     def persistent(self, target: Target) -> Optional[Value]:
         policy, mask = (self._winner({**target, "property": name}) for name in (POLICY, MASK))

@@ -74,5 +74,5 @@ class MemoryTmpfsPolicy(HookKept):
 
     def _find(self, target: Target) -> Optional[Mount]:
         """What is mounted there; of several on top of one another the last."""
-        found = reversed(mounts(self.host))
-        return next((mount for mount in found if mount.point == target["mount"]), None)
+        newest_first = reversed(mounts(self.host))
+        return next((mount for mount in newest_first if mount.point == target["mount"]), None)

@@ -31,9 +31,9 @@ class MemoryWatermarks(Sysctl):
         """Step by step, each read back; down in one step, which asks nothing of anybody."""
         for step in steps(int(str(self.runtime(target))), int(str(value))):
             super().apply(target, str(step))
-            found = self.runtime(target)
-            if found != str(step):
-                raise Failed(f"reads {found} after {step} was written")
+            now = self.runtime(target)
+            if now != str(step):
+                raise Failed(f"reads {now} after {step} was written")
             if step != int(str(value)):
                 time.sleep(PAUSE)
 

@@ -48,11 +48,11 @@ class NicHandler(HookKept):
     def read_steering(self, target: Target, names: Sequence[str]) -> Dict[str, str]:
         """The text of those files of its queues that can be read, by ``rx-0/rps_cpus``."""
         files = [f"{queue}/{name}" for queue in self.queues(target) for name in names]
-        found = {}
+        texts = {}
         for file in files:
             with contextlib.suppress(OSError):
-                found[file] = decode(self.host.read(f"{self._directory(target)}/queues/{file}"))
-        return found
+                texts[file] = decode(self.host.read(f"{self._directory(target)}/queues/{file}"))
+        return texts
 
     def restore_steering(self, target: Target, was: Dict[str, str]) -> None:
         """Write what differs, into the queues that there are."""
@@ -63,11 +63,11 @@ class NicHandler(HookKept):
 
     def read_below(self, target: Target) -> Json:
         """What is downstream, by kind; without what the interface does not have."""
-        found = {}
+        states = {}
         for handler in self.below:
             with contextlib.suppress(Unsupported):
-                found[handler.kind.name] = handler(self.host).state(target)
-        return found
+                states[handler.kind.name] = handler(self.host).state(target)
+        return states
 
     def restore_below(self, target: Target, was: object) -> None:
         """Change what differs from what ``read_below`` found."""
@@ -155,8 +155,8 @@ class NicCounts(NicParts):
     def runtime(self, target: Target) -> Value:
         """The present number of each that the interface has."""
         self.queues(target)
-        found = self.read(target["interface"])
-        return {name: count for name, count in found.current.items() if found.max.get(name)}
+        counts = self.read(target["interface"])
+        return {name: count for name, count in counts.current.items() if counts.max.get(name)}
 
     def read(self, interface: str) -> Counts:
         """What the kernel tells, or ethtool; Unsupported without an answer."""
@@ -164,17 +164,17 @@ class NicCounts(NicParts):
         return Counts(*numbers) if numbers and numbers[1] else self._read_text(interface)
 
     def _read_text(self, interface: str) -> Counts:
-        found = Counts({}, {})
-        part = found.max
+        counts = Counts({}, {})
+        part = counts.max
         for line in show(self.host, self.show, interface).splitlines():
             name, _, number = line.partition(":")
             if name.startswith("Current"):
-                part = found.current
+                part = counts.current
             elif name.lower() in self.names and number.strip().isdigit():
                 part[name.lower()] = int(number)
-        if not found.current:
+        if not counts.current:
             raise Unsupported(f"ethtool {self.show} {interface} tells no {self.what}")
-        return found
+        return counts
 
 
 def driver_of(host: Host, interface: str) -> Optional[str]:

@@ -51,9 +51,9 @@ class NicCoalesce(NicParts):
         return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(target["interface"])}
 
     def _known(self, interface: str) -> Parts:
-        found = ask_kernel(self.host, "-c", interface, ethtool.coalescing)
-        if found is not None:
-            return found
+        known = ask_kernel(self.host, "-c", interface, ethtool.coalescing)
+        if known is not None:
+            return known
         names = {*SWITCHES, *NUMBERS}
         pairs = coalescing(show(self.host, "-c", interface))
         return {name: part for name, part in pairs if name in names}
@@ -80,11 +80,11 @@ def coalescing(text: str) -> Iterator[Tuple[str, Union[int, str]]]:
         pair = re.fullmatch(r"(Adaptive|CQE mode) RX: (\S+) +TX: (\S+) *", line)
         if pair:
             name = pair.group(1).lower().replace(" ", "-")
-            found = [(f"{name}-rx", pair.group(2)), (f"{name}-tx", pair.group(3))]
+            pairs = [(f"{name}-rx", pair.group(2)), (f"{name}-tx", pair.group(3))]
         else:
             name, _, value = line.partition(":")
-            found = [(name, value.strip())]
-        for name, value in found:
+            pairs = [(name, value.strip())]
+        for name, value in pairs:
             if value.isdigit():
                 yield name, int(value)
             elif value in ("on", "off"):

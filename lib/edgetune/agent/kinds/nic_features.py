@@ -95,23 +95,23 @@ class NicFeatures(NicParts):
 def of_kernel(features: ethtool.Features) -> Dict[str, Feature]:
     """As ethtool shows them: several of one group below its name, a single one by that name."""
     groups: Dict[str, List[str]] = {}
-    found: Dict[str, Feature] = {}
+    shown: Dict[str, Feature] = {}
     for name in features.names:
         group = ethtool.group_of(name)
         if group:
             groups.setdefault(group, []).append(name)
         else:
-            found[name] = _feature(features, name)
+            shown[name] = _feature(features, name)
     for group, names in groups.items():
         members = {name: _feature(features, name) for name in names}
         if len(members) == 1:
-            found[group] = members.popitem()[1]
+            shown[group] = members.popitem()[1]
             continue
         value = "on" if any(member.value == "on" for member in members.values()) else "off"
-        found[group] = Feature(value, "", False)
-        found[group].members = members
-        found.update(members)
-    return found
+        shown[group] = Feature(value, "", False)
+        shown[group].members = members
+        shown.update(members)
+    return shown
 
 
 def _feature(features: ethtool.Features, name: str) -> Feature:
@@ -122,13 +122,13 @@ def _feature(features: ethtool.Features, name: str) -> Feature:
 
 def of_text(text: str) -> Dict[str, Feature]:
     """What ``ethtool -k`` tells."""
-    found: Dict[str, Feature] = {}
+    features: Dict[str, Feature] = {}
     group = Feature("", "", False)
     line = r"^([ \t]*)([^\s:]+): (on|off)( \[fixed\])?(?: \[requested (on|off)\])?"
     for indent, name, value, fixed, requested in re.findall(line, text, re.MULTILINE):
-        feature = found[name] = Feature(value, requested, bool(fixed))
+        feature = features[name] = Feature(value, requested, bool(fixed))
         if indent:
             group.members[name] = feature
         else:
             group = feature
-    return found
+    return features

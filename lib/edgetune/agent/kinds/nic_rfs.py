@@ -58,10 +58,10 @@ class NicRfs(NicHandler):
             self.host.write_attribute(TABLE, str(was["table"]))
 
     def _queues(self, target: Target) -> Dict[str, str]:
-        found = self.read_steering(target, ("rps_flow_cnt",))
-        if not found:
+        counts = self.read_steering(target, ("rps_flow_cnt",))
+        if not counts:
             raise Unsupported(f"{target['interface']} has no receive queues with rps_flow_cnt")
-        return found
+        return counts
 
     def _entries(self) -> int:
         return int(self.text(TABLE))

@@ -92,19 +92,19 @@ def read_rss(text: str) -> Parts:
     if not head:
         raise Unsupported("ethtool -x tells no rings")
     rings = int(head.group(1))
-    found: Parts = {"rings": rings}
+    rss: Parts = {"rings": rings}
     rows = re.findall(r"^ *\d+:((?: +\d+)+)$", text, re.MULTILINE)
     table = [int(queue) for row in rows for queue in row.split()]
     if table:
-        found.update(entries=len(table), table=words_for(table, rings))
+        rss.update(entries=len(table), table=words_for(table, rings))
     for name, pattern in (
         ("key", r"^RSS hash key:\n([0-9a-f:]+)$"),
         ("hfunc", r"^RSS hash function:\n(?: +\S+: off\n)* +(\S+): on$"),
     ):
         match = re.search(pattern, text, re.MULTILINE)
         if match:
-            found[name] = match.group(1)
-    return found
+            rss[name] = match.group(1)
+    return rss
 
 
 class Indirection(NamedTuple):
@@ -120,9 +120,9 @@ class Indirection(NamedTuple):
         return spread(self.words, self.entries, self.rings)
 
 
-def indirection_of(found: Parts) -> Indirection:
+def indirection_of(rss: Parts) -> Indirection:
     """That of what was read; KeyError without one."""
-    table, entries, rings = (found[name] for name in ("table", "entries", "rings"))
+    table, entries, rings = (rss[name] for name in ("table", "entries", "rings"))
     return Indirection(str(table), int(entries), int(rings))
 
 
@@ -182,12 +182,12 @@ class NicRss(NicParts):
         """Not before the interface is up: some drivers (vmxnet3) have no table until then."""
         return self.is_up(target)
 
-    def in_terms(self, setting: Setting, found: Value) -> Value:
+    def in_terms(self, setting: Setting, now: Value) -> Value:
         """The table in the terms of the setting: what it makes, or whatever else is there."""
-        said, wanted = parts(chosen(found, setting.value)), parts(setting.value)
+        said, wanted = parts(chosen(now, setting.value)), parts(setting.value)
         for name in MAKE_TABLE:
-            if name in wanted and "table" in parts(found):
-                said[name] = _seen(indirection_of(parts(found)), name, wanted[name])
+            if name in wanted and "table" in parts(now):
+                said[name] = _seen(indirection_of(parts(now)), name, wanted[name])
         return said
 
     def merge(self, older: Optional[Value], newer: Value) -> Value:
@@ -200,19 +200,19 @@ class NicRss(NicParts):
     def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has no such part, or cannot take the value."""
         interface, wanted = setting.target["interface"], parts(setting.value)
-        found = parts(self.runtime(setting.target))
+        now = parts(self.runtime(setting.target))
         # Without a table packets are not spread, whatever the hash is.
-        missing = {"table", *wanted} - set(MAKE_TABLE) - set(found)
+        missing = {"table", *wanted} - set(MAKE_TABLE) - set(now)
         if missing:
             raise Unsupported(f"ethtool tells no RSS {', '.join(sorted(missing))} of {interface}")
         if makes_table(wanted):
-            self._probe_table(setting, indirection_of(found))
+            self._probe_table(setting, indirection_of(now))
         self.refuse_few_queues(setting.target)
         driver = driver_of(self.host, interface)
         if wanted.get("hfunc", "toeplitz") != "toeplitz" and driver in self.only_toeplitz:
             raise Unsupported(f"{driver} knows no hash function but toeplitz")
         if "key" in wanted:
-            has, gets = (len(str(side["key"]).split(":")) for side in (found, wanted))
+            has, gets = (len(str(side["key"]).split(":")) for side in (now, wanted))
             if has != gets:
                 raise Unsupported(f"the key of {interface} has {has} bytes, not {gets}")
 
@@ -234,19 +234,19 @@ class NicRss(NicParts):
         is_virtio = driver_of(self.host, target["interface"]) == VIRTIO
         return is_virtio and or_none(self.read_table, target["interface"]) is not None
 
-    def _probe_table(self, setting: Setting, found: Indirection) -> None:
+    def _probe_table(self, setting: Setting, table: Indirection) -> None:
         interface, wanted = setting.target["interface"], parts(setting.value)
-        if not can_be_written(found.words):
+        if not can_be_written(table.words):
             what = "an indirection table that ethtool cannot write back"
-            raise Unsupported(f"{interface} has {what}: {found.words}")
+            raise Unsupported(f"{interface} has {what}: {table.words}")
         weights = [int(word) for word in str(wanted.get("weight", "")).split()]
-        if sum(weights) > found.entries:
-            raise Unsupported(f"the weights add up to more than the table's {found.entries}")
+        if sum(weights) > table.entries:
+            raise Unsupported(f"the weights add up to more than the table's {table.entries}")
         queues = len(weights) or int(wanted["equal"])
         # The same tuning may change them before.
         planned = queues_planned(self.host, setting)
-        rings = found.rings if planned is None else planned
-        reach = self._reach(interface, found.entries, rings)
+        rings = table.rings if planned is None else planned
+        reach = self._reach(interface, table.entries, rings)
         if queues > rings:
             raise Unsupported(f"{interface} has {rings} receive queues, not {queues}")
         if queues > reach:
@@ -260,11 +260,11 @@ class NicRss(NicParts):
         """What `read_rss` tells, and the fields of each flow."""
         self.queues(target)
         interface = target["interface"]
-        found = read_rss(show(self.host, "-x", interface))
+        rss = read_rss(show(self.host, "-x", interface))
         for flow in FLOWS:
             with contextlib.suppress(Unsupported):
-                found[flow] = self._fields(interface, flow)
-        return found
+                rss[flow] = self._fields(interface, flow)
+        return rss
 
     def _fields(self, interface: str, flow: str) -> str:
         """Those that are hashed of a flow, by their letters; Unsupported where nobody tells."""
@@ -277,23 +277,23 @@ class NicRss(NicParts):
 
     def read_table(self, interface: str) -> Indirection:
         """Its table; Unsupported without one."""
-        found = read_rss(show(self.host, "-x", interface))
-        if "table" not in found:
+        rss = read_rss(show(self.host, "-x", interface))
+        if "table" not in rss:
             raise Unsupported(f"{interface} has no indirection table")
-        return indirection_of(found)
+        return indirection_of(rss)
 
     def facts(self, interface: str) -> Dict[str, int]:
         """How many queues the table names, and its size; Unsupported without one."""
-        found = self.read_table(interface)
-        return {"queues": len(set(found.table)), "table_size": found.entries}
+        table = self.read_table(interface)
+        return {"queues": len(set(table.table)), "table_size": table.entries}
 
     def queues_chosen(self, target: Target) -> int:
         """The queues that a table needs which is not the driver's own; 0 without such a one."""
-        found = or_none(self.read_table, target["interface"])
-        if found is None:
+        indirection = or_none(self.read_table, target["interface"])
+        if indirection is None:
             return 0
-        table = found.table
-        reach = self._reach(target["interface"], found.entries, found.rings)
+        table = indirection.table
+        reach = self._reach(target["interface"], indirection.entries, indirection.rings)
         return 0 if table == spread(f"equal {reach}", len(table), reach) else max(table) + 1
 
     def let_go(self, target: Target, complaint: str) -> bool:
@@ -348,17 +348,17 @@ def _chosen(was: Parts) -> Parts:
     return {name: part for name, part in was.items() if (name, part) != ("table", "default")}
 
 
-def _seen(found: Indirection, name: str, value: Union[int, str]) -> Union[int, str]:
+def _seen(indirection: Indirection, name: str, value: Union[int, str]) -> Union[int, str]:
     """A table as ``equal`` or ``weight`` would have it, or in words where it has none."""
-    table = found.table
+    table = indirection.table
     queues = max(table) + 1
     if spread(f"{name} {value}", len(table), queues) == table:
         return value
     if spread(f"equal {queues}", len(table), queues) == table:
         return queues if name == "equal" else f"equal {queues}"
-    if name == "weight" and found.words.startswith("weight"):
+    if name == "weight" and indirection.words.startswith("weight"):
         return weights_of(table)
-    return found.words
+    return indirection.words
 
 
 def _table_words(now: Parts, wanted: Parts) -> List[str]:
@@ -368,11 +368,11 @@ def _table_words(now: Parts, wanted: Parts) -> List[str]:
         words = f"{name} {wanted[name]}" if name in wanted else words
     if not words or "table" not in now:
         return []
-    found = indirection_of(now)
-    table = spread(words, found.entries, found.rings)
+    indirection = indirection_of(now)
+    table = spread(words, indirection.entries, indirection.rings)
     # What was there may name queues that come back only with nic.channels, which sees to it.
-    early = "table" in wanted and max(table) >= found.rings
-    if early or table == found.table:
+    early = "table" in wanted and max(table) >= indirection.rings
+    if early or table == indirection.table:
         return []
     if not can_be_written(words):
         raise Failed(f"ethtool has no words for the indirection table {words}")

@@ -33,11 +33,11 @@ class NicXps(NicSteering):
         ordered = sorted(queues, key=queue_number)
         online = Topology(self.host).online
         left = sorted(online.difference(*serving.values()))
-        found: Dict[str, Set[int]] = {}
+        cpus: Dict[str, Set[int]] = {}
         for place, queue in enumerate(ordered):
             share = left[place :: len(ordered)]
-            found[queue] = (serving.get(queue_number(queue), set()) & online) | set(share)
-        return {queue: found[queue] for queue in queues}
+            cpus[queue] = (serving.get(queue_number(queue), set()) & online) | set(share)
+        return {queue: cpus[queue] for queue in queues}
 
 
 def queue_number(queue: str) -> int:

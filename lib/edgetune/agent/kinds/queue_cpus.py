@@ -31,9 +31,9 @@ class QueueCpus(HookKept):
         """
         raise NotImplementedError
 
-    def text_of(self, found: OfQueues) -> str:
-        """The CPUs; where queues differ, each with its own (``rx-0: 0, rx-1: ``)."""
-        lists = {queue: format_cpus(cpus) for queue, cpus in found.items()}
+    def text_of(self, of_queues: OfQueues) -> str:
+        """The CPUs; where queues differ, those of each (``rx-0: 0, rx-1: ``)."""
+        lists = {queue: format_cpus(cpus) for queue, cpus in of_queues.items()}
         if len(set(lists.values())) == 1:
             return self.each + next(iter(lists.values()))
         return ", ".join(f"{queue}: {cpus}" for queue, cpus in lists.items())
@@ -48,10 +48,10 @@ class QueueCpus(HookKept):
         """What is back may be what the word stands for by now."""
         return now is not None and self.runtime(target) == was
 
-    def in_terms(self, setting: Setting, found: Value) -> Value:
+    def in_terms(self, setting: Setting, now: Value) -> Value:
         """The value itself where the queues have the CPUs that it stands for."""
         with contextlib.suppress(Unsupported):
             wanted = self.wanted(setting.target, str(setting.value), setting.siblings)
-            if found == self.text_of(wanted):
+            if now == self.text_of(wanted):
                 return setting.value
-        return found
+        return now

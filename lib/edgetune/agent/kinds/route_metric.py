@@ -56,12 +56,12 @@ class Route:
         tokens = [*line.replace("\\", " ").split(), "nh_info"]
         words, shown = tokens[: tokens.index("nh_info")], tokens[tokens.index("nh_info") + 1 :]
         self.type, self.destination = words[:2]
-        found = [group for group in _groups(words[2:]) if group[0] not in SHOWN]
+        groups = [group for group in _groups(words[2:]) if group[0] not in SHOWN]
         if "nhid" in words and not {"via", "dev", "nexthop"}.intersection(words):
-            found += _hops_of_object(shown)
-        first = found.index(("nexthop",)) if ("nexthop",) in found else len(found)
-        self.options: Dict[str, Group] = {group[0]: group[1:] for group in found[:first]}
-        self.hops = found[first:]
+            groups += _hops_of_object(shown)
+        first = groups.index(("nexthop",)) if ("nexthop",) in groups else len(groups)
+        self.options: Dict[str, Group] = {group[0]: group[1:] for group in groups[:first]}
+        self.hops = groups[first:]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Route) and vars(self) == vars(other)
@@ -99,13 +99,13 @@ class Route:
 
 def route_lines(shown: str) -> List[str]:
     """The lines of ``ip -d -o route show``, each with what it tells below of a nexthop object."""
-    found: List[str] = []
+    lines: List[str] = []
     for line in shown.splitlines():
-        if line[:1].isspace() and found:
-            found[-1] += line
+        if line[:1].isspace() and lines:
+            lines[-1] += line
         elif line.strip():
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def _hops_of_object(words: List[str]) -> List[Group]:
@@ -119,13 +119,13 @@ def _hops_of_object(words: List[str]) -> List[Group]:
 
 def _groups(words: Sequence[str]) -> List[Group]:
     """Each name with the words that belong to it."""
-    found: List[Group] = []
+    groups: List[Group] = []
     rest = tuple(words)
     while rest:
         size = _size(rest)
-        found.append(rest[:size])
+        groups.append(rest[:size])
         rest = rest[size:]
-    return found
+    return groups
 
 
 def _size(words: Sequence[str]) -> int:
@@ -144,7 +144,7 @@ DEFAULTS = {"initcwnd": 10, "quickack": 0}
 # Others install their routes again, without what we add: at each advertisement, lease or update.
 KEPT = ("", "boot", "static", "kernel")
 TABLES = {"inet": "/proc/net/route", "inet6": "/proc/net/ipv6_route"}
-"""The kernel's own lists of routes."""
+"""The kernel's lists of routes."""
 AVAILABLE = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 
 
@@ -169,8 +169,8 @@ class RouteMetric(HookKept):
         word = parts(setting.value).get("congctl")
         if word and word not in self.host.text(AVAILABLE).split():
             raise Unsupported(f"{AVAILABLE} has no {word}")
-        found = parts(self.runtime(setting.target))
-        if setting.only and any(isinstance(found.get(name), str) for name in LIMITS):
+        now = parts(self.runtime(setting.target))
+        if setting.only and any(isinstance(now.get(name), str) for name in LIMITS):
             raise Unsupported("the routes to it differ, so there is no one value to be compared")
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
@@ -185,14 +185,15 @@ class RouteMetric(HookKept):
 
     def runtime(self, target: Target) -> Value:
         """What the route says, or the kernel takes; several where several routes differ."""
-        found: Parts = {}
+        values: Parts = {}
         routes = self._routes(target)
         for name in OPTIONS:
             default = str(DEFAULTS.get(name, ""))
             said = list(dict.fromkeys(route.option(name) or default for route in routes))
             if said != [""]:
-                found[name] = int(said[0]) if said[0].isdigit() and not said[1:] else ",".join(said)
-        return found
+                is_number = said[0].isdigit() and not said[1:]
+                values[name] = int(said[0]) if is_number else ",".join(said)
+        return values
 
     def present(self, target: Target) -> bool:
         """Whether there is a route: some time after the boot, or when its interface is up."""

@@ -98,10 +98,10 @@ class ServiceProperty(FileKept):
     def _has(self, target: Target, name: str) -> str:
         file, pattern = self.running[name]
         text = self.host.text(f"/proc/{self._show(target, 'MainPID')}/{file}")
-        found = re.search(pattern, text, re.MULTILINE)
-        if found is None:
+        match = re.search(pattern, text, re.MULTILINE)
+        if match is None:
             raise Unsupported(f"{target['service']} has no main process that tells its {name}")
-        values = dict.fromkeys(found.groups())
+        values = dict.fromkeys(match.groups())
         return ":".join(values).replace("unlimited", "infinity")
 
     def _normal(self, name: str, value: str) -> str:
@@ -114,14 +114,14 @@ class ServiceProperty(FileKept):
         """File and value of the assignment that decides; an empty one takes all back."""
         unit, name = unit_name(target["service"]), target["property"]
         units = [f"{root}/{unit}" for root in self.roots if self.host.exists(f"{root}/{unit}")]
-        found = None
+        last = None
         for file in units[:1] + drop_ins(self.host, [f"{root}/{unit}.d" for root in self.roots]):
             for line in self.host.text(file).splitlines():
                 key, equals, value = line.partition("=")
                 if equals and key.strip() == name:
                     value = self._normal(name, value)
-                    found = (file, value) if value else None
-        return found
+                    last = (file, value) if value else None
+        return last
 
     def _ours(self, target: Target, rank: str) -> str:
         name = self.drop_in.format(rank=rank)

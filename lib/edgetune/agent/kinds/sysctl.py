@@ -149,10 +149,10 @@ def _of_numbers(now: str) -> bool:
 
 def _number(word: str) -> str:
     """A number as C has it: 0x10 is 16, and 010 is 8. A word that is none stays."""
-    found = _WRITTEN.fullmatch(word)
-    if not found:
+    match = _WRITTEN.fullmatch(word)
+    if not match:
         return word
-    sign, hexadecimal, octal, decimal = found.groups()
+    sign, hexadecimal, octal, decimal = match.groups()
     value = int(decimal or hexadecimal or octal or "0", 10 if decimal else 16 if hexadecimal else 8)
     return str(-value if sign else value)
 
@@ -280,10 +280,10 @@ class Sysctl(Handler):
 
     def winner(self, path: str) -> Optional[Assignment]:
         """What decides of a parameter, with the value that it leaves; None where nothing does."""
-        found = decided(path, self.assignments())
-        if found is None or found.value is None:
+        winner = decided(path, self.assignments())
+        if winner is None or winner.value is None:
             return None
-        return found._replace(value=self._left(path, found.value))
+        return winner._replace(value=self._left(path, winner.value))
 
     def _left(self, path: str, value: str) -> str:
         return left_by(path, value, self.host.text(parameter(path)))

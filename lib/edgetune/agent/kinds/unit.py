@@ -30,7 +30,7 @@ class Unit(Handler):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        # While a host boots, systemd starts and stops units in an order of its own.
+        # While a host boots, systemd starts and stops units in another order.
         self.live = not host.booting
 
     def probe(self, setting: Setting) -> None:
@@ -69,8 +69,8 @@ class Unit(Handler):
 
     def same(self, now: Value, wanted: Value) -> bool:
         """Whether each part is as wanted; what is masked is off."""
-        found = {name: "off" if part == "masked" else part for name, part in parts(now).items()}
-        return holds(found, wanted)
+        states = {name: "off" if part == "masked" else part for name, part in parts(now).items()}
+        return holds(states, wanted)
 
     def snapshot(self, target: Target) -> Parts:
         return self.runtime(target)

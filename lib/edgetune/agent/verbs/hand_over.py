@@ -229,9 +229,9 @@ def hand_over(host: Host, request: Request) -> Json:
             by = f"{journal.rollout}, digest {journal.digest}"
             raise Refused(f"{tuning} stands here by {by}, and not by {rollout}, digest {digest}")
         files = renamed(host, journal)
-        found = list(dict.fromkeys(obstacles(host, journal, files)))
-        if found:
-            raise Refused("; ".join(found))
+        reasons = list(dict.fromkeys(obstacles(host, journal, files)))
+        if reasons:
+            raise Refused("; ".join(reasons))
         if not dry_run:
             _hand_over(host, journal, files)
         moved = {name: new for name, (new, _) in files.items()}

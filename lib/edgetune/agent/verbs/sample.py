@@ -121,13 +121,13 @@ def _tcp_counters(host: Host) -> Dict[str, int]:
 def _nic_counters(host: Host) -> Dict[str, int]:
     same = ("rx_packets", "rx_bytes", "tx_packets", "rx_dropped", "rx_errors")
     names = {**{name: name for name in same}, "rx_missed": "rx_missed_errors"}
-    found: Dict[str, int] = {}
+    counts: Dict[str, int] = {}
     for interface in interfaces(host):
         for ours, theirs in names.items():
             number = host.text(f"/sys/class/net/{interface}/statistics/{theirs}")
             if number.isdigit():
-                found[ours] = found.get(ours, 0) + int(number)
-    return found
+                counts[ours] = counts.get(ours, 0) + int(number)
+    return counts
 
 
 def _softnet_counters(host: Host) -> Dict[str, int]:

@@ -93,10 +93,10 @@ def _of_clients(share: float, seed: int) -> List[str]:
 
 
 def _any(terms: Sequence[Sequence[str]]) -> List[str]:
-    found = list(terms[0])
+    words = list(terms[0])
     for term in terms[1:]:
-        found += ["or", *term]
-    return found
+        words += ["or", *term]
+    return words
 
 
 def _connections(host: Host, expression: Sequence[str], cpu: int) -> Iterator[Optional[Row]]:
@@ -147,26 +147,26 @@ def _started(command: Sequence[str], cpu: int) -> "Iterator[subprocess.Popen[str
 
 
 def _row(client: str, line: str) -> Optional[Row]:
-    found: Dict[str, float] = {}
+    values: Dict[str, float] = {}
     for match in _VALUES.finditer(line):
         name, value, rate, number, unit, limited = match.groups()
         if limited:
             return None
         with contextlib.suppress(ValueError):
             if rate:
-                found[rate] = float(number) * _UNITS[unit] / 8
+                values[rate] = float(number) * _UNITS[unit] / 8
             else:
-                found[name] = float(value)
+                values[name] = float(value)
     try:
         prefix = number_of_address(client.rpartition(":")[0].strip("[]"))
     except ValueError:
         return None
-    if not found.get("delivery_rate"):
+    if not values.get("delivery_rate"):
         return None
     # An older ss tells of no bytes that were sent, and a newer one of none that is zero.
-    if "bytes_sent" in found:
-        found.setdefault("bytes_retrans", 0.0)
+    if "bytes_sent" in values:
+        values.setdefault("bytes_retrans", 0.0)
     # In whole milliseconds: below one, nothing is known.
-    if "bytes_acked" in found and found.get("busy"):
-        found["goodput"] = 1000 * found["bytes_acked"] / found["busy"]
-    return (prefix, *(found.get(name) for name in _FIELDS))
+    if "bytes_acked" in values and values.get("busy"):
+        values["goodput"] = 1000 * values["bytes_acked"] / values["busy"]
+    return (prefix, *(values.get(name) for name in _FIELDS))

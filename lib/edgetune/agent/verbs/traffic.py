@@ -14,7 +14,7 @@ from edgetune.agent.vocabulary.places import NOT_READY
 
 
 def ready(host: Host, request: Request) -> Json:
-    """Let the host's own health check say "not ready", or let it decide again; also after a boot.
+    """Let the host's health check say "not ready", or let it decide again; also after a boot.
 
     The marker is one line, the rollout's id. A full disk stops neither: the marker is empty then,
     and where no epoch was ever seen this one is not remembered (nothing can be applied there).

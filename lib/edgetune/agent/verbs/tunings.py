@@ -75,9 +75,9 @@ def verify(host: Host, request: Request) -> Json:
     request.done()
     journal = Journals(host).load(tuning)
     led = way_back(host, journal) if journal else {}
-    way = {name: found and found._asdict() for name, found in led.items()}
-    found = verify_settings(host, tuning, settings, RIGHT_NOW)
-    return dict(found.document(), way_back=way)
+    way = {name: leads and leads._asdict() for name, leads in led.items()}
+    verified = verify_settings(host, tuning, settings, RIGHT_NOW)
+    return dict(verified.document(), way_back=way)
 
 
 class Verified(NamedTuple):

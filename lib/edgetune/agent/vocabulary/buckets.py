@@ -27,5 +27,5 @@ def bucket_of(value: float) -> int:
 
 
 def bucket_name(histogram: str, number: int) -> str:
-    """The counter of a bucket; that of the histogram's own name counts what is in all of them."""
+    """The counter of a bucket; that of the histogram's name counts what is in all of them."""
     return f"{histogram}{BUCKET}{number}"

@@ -108,13 +108,13 @@ class Parts:
             raise Wrong("is empty")
         known = {name: self.part(name) for name in value}
         order = list(self.parts.values())
-        found = {}
+        read_parts = {}
         for name in sorted(known, key=lambda name: order.index(known[name])):
             try:
-                found[name] = read(known[name], value[name])
+                read_parts[name] = read(known[name], value[name])
             except Wrong as wrong:
                 raise Wrong(str(wrong), name) from None
-        return found
+        return read_parts
 
 
 def nearest(word: str, choices: Iterable[str]) -> Optional[str]:

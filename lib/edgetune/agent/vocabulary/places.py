@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the agent keeps what is its own on a host."""
+"""Where the agent keeps its files on a host."""
 
 SYSTEMD = "/etc/systemd/system"
 STATE = "/var/lib/edgetune"

@@ -40,8 +40,8 @@ def alike(one: object, other: object) -> bool:
 
 
 def _parts(text: str) -> Tuple[Optional[str], ...]:
-    found = FORM.fullmatch(text) or FORM.fullmatch(described(text.encode("utf-8", "replace")))
-    return found.groups() if found else ()
+    match = FORM.fullmatch(text) or FORM.fullmatch(described(text.encode("utf-8", "replace")))
+    return match.groups() if match else ()
 
 
 def in_a_line(text: str) -> str:
@@ -201,6 +201,6 @@ def power_below(number: int) -> int:
     return 1 << (number.bit_length() - 1) if number > 0 else 0
 
 
-def chosen(found: Value, value: Value) -> Value:
+def chosen(now: Value, value: Value) -> Value:
     """Those parts of what was read that a value has, too."""
-    return {name: part for name, part in parts(found).items() if name in parts(value)}
+    return {name: part for name, part in parts(now).items() if name in parts(value)}

@@ -213,7 +213,7 @@ class PrefixEffect:
 
 @dataclass(frozen=True)
 class Treated:
-    """A prefix of a configuration; ``initcwnd`` in segments, 0 for the kernel's own."""
+    """A prefix of a configuration; ``initcwnd`` in segments, 0 for the kernel's default."""
 
     prefix: str
     initcwnd: int = 0

@@ -214,7 +214,7 @@ class Head:
 
     @property
     def handed_over(self) -> str:
-        """That it was left, or is being left, to the PoP's own people; empty if it is not."""
+        """That it was left, or is being left, to the PoP's operators; empty if it is not."""
         if self.state == State.HANDING_OVER:
             return f"rollout {self.id} is being handed over: nothing is to be taken back"
         if self.state != State.HANDED_OVER:

@@ -106,7 +106,7 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class Steered:
-    """How a host that steers its own traffic stands, as in `edgetune.net.traffic.driver.Server`; of
+    """How a host that steers its traffic stands, as in `edgetune.net.traffic.driver.Server`; of
     ``drain``. ``refuses`` is why a change would be refused, or ""."""
 
     withdrawn: str

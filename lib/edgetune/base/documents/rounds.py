@@ -31,7 +31,7 @@ MOST_ROWS = 576
 
 @dataclass(frozen=True)
 class LookTaken:
-    """A comparison after a ``round``: of the treatment, and of initial windows of their own."""
+    """A comparison after a ``round``: of the treatment, and of initial windows apart."""
 
     round: int
     at: float

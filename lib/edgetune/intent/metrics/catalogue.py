@@ -7,7 +7,7 @@ over their readings. ``rx_dropped`` and ``rx_missed`` are only ever used as a su
 drops from one to the other. The file of a metric also says where each source has its readings.
 
 CPU time is compared per packet, for a host that lost its traffic uses less of it, too. Which share
-of the work a group does is a metric of its own, ``WORK``; every rollout has a guard of it.
+of the work a group does is a separate metric, ``WORK``; every rollout has a guard of it.
 """
 
 from __future__ import annotations

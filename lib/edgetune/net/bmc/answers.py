@@ -121,7 +121,7 @@ def _says(data: object, words: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class Request:
-    """What a verb is to do, or to look at; each reads what is its own.
+    """What a verb is to do, or to look at; each verb reads its fields.
 
     system          -- the UUID of the machine that is meant; empty for any
     attributes      -- what ``set`` makes of a BIOS, and ``check`` looks for

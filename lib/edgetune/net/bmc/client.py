@@ -209,7 +209,7 @@ class Client:
         if answer.status < 300 and not errors_of(data):
             return replace(answer, data=data) if isinstance(data, dict) else answer
         problem = refusal(method, answer, data)
-        # Whatever stands before a BMC may answer 503 after the BMC acted; a message is its own. An
+        # A proxy before a BMC may answer 503 after the BMC acted; a message is from the BMC. An
         # error that calls itself a success may have done a part.
         if not 300 <= answer.status < 500 and not says_later(data):
             raise Lost(str(problem))

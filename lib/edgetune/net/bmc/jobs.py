@@ -24,7 +24,7 @@ _BAD = ("Exception", "Killed", "Cancelled", "Interrupted")
 class Job:
     """``state`` is ``waiting`` (for a boot), ``running``, ``ended`` or ``failed``.
 
-    ``kind`` and ``start`` (a time of the BMC's own clock, without zone) are those of an iDRAC.
+    ``kind`` and ``start`` (a time of the BMC's clock, without zone) are those of an iDRAC.
     """
 
     link: str

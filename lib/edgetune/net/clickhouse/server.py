@@ -2,7 +2,7 @@
 """ClickHouse over HTTP: one query, and an answer that is proven to be whole.
 
 ClickHouse sends 200 before a query has run. One that fails midway has its exception at the end of
-the body, or in a header. So the whole answer is one document of JSON that counts its own rows, and
+the body, or in a header. So the whole answer is one document of JSON that counts its rows, and
 the server sends nothing of it before its end (``wait_end_of_query``).
 """
 

@@ -276,6 +276,6 @@ class _Way:
             connection.close()
             self._client.close()
             raise (connection.over or error) from None
-        # Each conversation through it has bounds of its own.
+        # Each conversation through it has bounds, too.
         connection.grant(math.inf, sys.maxsize)
         return transport

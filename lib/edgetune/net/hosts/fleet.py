@@ -70,7 +70,7 @@ class Fleet:
         timeout: float = 60,
         patience: float = 0,
     ) -> dict[str, HostResult]:
-        """Send ``verb`` to every host with its own request; failures are data, not exceptions.
+        """Send ``verb`` to every host, each with its request; failures are data, not exceptions.
 
         A host has ``ssh_timeout`` s until its agent is started, and ``timeout`` s from then on. For
         ``patience`` (s, of the whole call) a host that cannot be reached is asked again.
@@ -128,7 +128,7 @@ class Fleet:
                     future.cancel()
 
     def lost_connections(self, hosts: Sequence[Host], ports: Sequence[int]) -> dict[str, str]:
-        """By host, which of many connections to it, each from a port of its own, were lost.
+        """By host, which of many connections to it, each from another port, were lost.
 
         A host whose service cannot be reached from here at all is logged in to as often.
         """
@@ -207,7 +207,7 @@ def _together(
 def lost_connections(login: Login, host: Host, ports: Sequence[int]) -> str:
     """What was lost of many connections to a host, in words; "" for nothing.
 
-    Each is from a port of its own: one connection proves one queue of a card.
+    Each is from another port: one connection proves one queue of a card.
 
     They go to the ports on which it serves, and to no SSH server: that takes connections that
     do not log in for an attack (PerSourcePenalties, fail2ban). Where all of them are lost a

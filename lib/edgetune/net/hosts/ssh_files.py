@@ -129,7 +129,7 @@ def load_key(path: Path) -> paramiko.PKey:
     if status.st_uid == os.geteuid() and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise _wrong("ssh_key_file", path, "others can read it; chmod 600 it")
     for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
-        # Each refuses in its own way: a key with a passphrase, of another type, or in part.
+        # Each refuses in another way: a key with a passphrase, of another type, or in part.
         with suppress(
             paramiko.SSHException, UnsupportedAlgorithm, ValueError, TypeError, IndexError
         ):

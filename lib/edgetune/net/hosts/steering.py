@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks hosts that steer their own traffic how they stand, for the drain drivers."""
+"""Asks hosts that steer their traffic themselves how they stand, for the drain drivers."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def shared(
     """Asks as ``asking`` does, at most ``ssh_threads`` at a time, on all cores where hosts are
     many. With ``ahead`` above 1 so many times as many are connected to meanwhile.
 
-    Our own process begins at once; workers join it when they are up. One that does not begin, or
+    This process begins at once; workers join it when they are up. One that does not begin, or
     ends, leaves the work to the others; the hosts that it was asking are unreachable.
     """
     threads = min(config.ssh_threads, hosts)
@@ -97,7 +97,7 @@ class _Worker:
 
     def __init__(self, config: Config, threads: int, ahead: int, seats: SimpleQueue[Ask]) -> None:
         self.is_over = False
-        # Its conversations have deadlines of their own; this is a second bolt.
+        # Its conversations have deadlines, too; this is a second bolt.
         self._longest, self._ahead = 2 * config.ssh_timeout + _SPARE, ahead
         self._lock = threading.Lock()
         self._waiting: dict[int, tuple[Host, Future[HostResult]]] = {}
@@ -162,7 +162,7 @@ def _lost(host: Host) -> HostResult:
 
 
 def write(place: IO[bytes] | None, message: object) -> None:
-    """Send a message to our own process; OSError as it comes."""
+    """Send a message to a process of ours; OSError as it comes."""
     data = pickle.dumps(message)
     if place is not None:
         place.write(len(data).to_bytes(4, "big") + data)
@@ -170,7 +170,7 @@ def write(place: IO[bytes] | None, message: object) -> None:
 
 
 def load(place: IO[bytes] | None) -> Any:
-    """The next message, of our own processes alone; EOFError at the end."""
+    """The next message, of processes of ours alone; EOFError at the end."""
     head = place.read(4) if place is not None else b""
     data = place.read(int.from_bytes(head, "big")) if place is not None else b""
     if len(head) < 4 or len(data) < int.from_bytes(head, "big"):

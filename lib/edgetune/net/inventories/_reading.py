@@ -240,7 +240,7 @@ def _read_metrics(fields: Fields) -> Metrics:
 
 
 def _read_wing(fields: Fields, wing: str) -> Any:
-    """What a wing makes of its own entry; None without one: the PoP is left alone."""
+    """What a wing makes of its entry; None without one: the PoP is left alone."""
     if fields.raw(wing, None) is None:
         return None
     try:

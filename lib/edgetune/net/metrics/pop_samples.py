@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples of PoPs, wherever they are kept: in our store, or by what measured them.
 
-Each source of a PoP has a series of its own. That of its second source is in the store under
+Each source of a PoP has a separate series. That of its second source is in the store under
 ``POP:1``, which is the name of no PoP, and so on.
 """
 
@@ -50,8 +50,7 @@ def attached(samples: SampleTable, more: SampleTable, near: float = NEAR) -> Sam
 
     Samples beside one that was given some are left out: so each has all gauges, and none counts
     twice. Where a source goes silent, samples without its gauges remain. Samples that are farther
-    apart than ``near`` seconds, or than a host's own are from each other, have nothing to do with
-    each other.
+    apart than ``near`` seconds, or than those of a host are from each other, are not related.
     """
     rows = _by_host(samples)
     given = _given(rows, more, near)

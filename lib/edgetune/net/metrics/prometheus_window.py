@@ -292,7 +292,7 @@ class PrometheusWindow:
     def _newest_at(self, client: Client, now: float) -> float | None:
         """When any host was scraped last; SourceError for a scrape of the future.
 
-        What answers tells its own clock in each answer. Samples have that of what scraped them,
+        What answers shows its clock in each answer. Samples have that of what scraped them,
         which may be another machine (Thanos, Mimir). One that is ahead shows in no answer about the
         past, so the time to come is asked for as well.
         """

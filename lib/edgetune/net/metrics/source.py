@@ -105,9 +105,9 @@ class MetricSource(Protocol):
     that cannot be read, is raised as an EdgetuneError.
 
     **All samples of a PoP have one time**, by the clock of the action runner: that at which the
-    first of its hosts was asked. Each call ends within deadlines of the source's own.
+    first of its hosts was asked. Each call ends within deadlines of the source.
 
-    ``metrics`` of the PoP that a host is given with is the source's own entry of the inventory.
+    ``metrics`` of the PoP that a host is given with is the source's entry of the inventory.
     """
 
     fields: ClassVar[Mapping[str, Field]]
@@ -132,7 +132,7 @@ class MetricSource(Protocol):
     ) -> Iterator[Mapping[Host, Sampled]]:
         """Sample hosts, each with its PoP, in parts: those that are known are not kept waiting.
 
-        Where it has each host ask its own service, as the PoP says, that is ``health_requests``
+        Where it has each host ask its service, as the PoP says, that is ``health_requests``
         times.
         """
 
@@ -141,7 +141,7 @@ class MetricSource(Protocol):
 class RememberingSource(MetricSource, Protocol):
     """A source that keeps what it measured. Nothing that it tells is stored a second time.
 
-    It asks once for each PoP, by the PoP's own fields. Where one server answers for many PoPs,
+    It asks once for each PoP, by the PoP's fields. Where one server answers for many PoPs,
     ``url`` of their fields is the same.
     """
 

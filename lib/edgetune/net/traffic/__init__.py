@@ -32,7 +32,7 @@ def open_driver(name: str, fields: Mapping[str, str], agents: Callable[[], Agent
 
 
 def is_on_hosts(name: str) -> bool:
-    """Whether with one of DRIVERS each host steers its own traffic: no PoP shares a server then."""
+    """Whether with one of DRIVERS each host steers its traffic: no PoP shares a server then."""
     return issubclass(DRIVERS[name], OnHosts)
 
 

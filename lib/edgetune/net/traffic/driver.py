@@ -164,7 +164,7 @@ class Balancer(Protocol):
 class DrainDriver(Balancer, Protocol):
     """A way to take hosts out of traffic; servers are named as in the inventory.
 
-    Each call ends within a deadline of the driver's own. It raises DrainError when it fails:
+    Each call ends within a deadline of the driver. It raises DrainError when it fails:
     unanswered, answered by half, refused, or asked for a server that is not there, which the error
     names. So nothing that was not seen reads as "does not serve" or as "carries no session".
 
@@ -173,7 +173,7 @@ class DrainDriver(Balancer, Protocol):
     as ``leaving``, and one that was restored as not ``up`` or not ``passing``. A driver whose load
     balancer keeps no such table keeps one itself, which all action runners see.
 
-    Where hosts steer their own traffic, each is asked alone. A call for one of them raises
+    Where hosts steer their traffic themselves, each is asked alone. A call for one of them raises
     ServerError where that host fails. ``servers`` tells it as ``unknown``, and raises DrainError
     where none answers.
     """

@@ -298,7 +298,7 @@ class HaproxyBackend(Balancer):
         self._set(server, state, deadline)
 
     def set_weight(self, server: str, weight: int) -> None:
-        """A backend whose algorithm is static refuses it in HAProxy's own words."""
+        """A backend whose algorithm is static refuses it in HAProxy's words."""
         deadline = _deadline()
         self._change(server, f"weight {weight}", deadline)
         now = self._servers(deadline).get(server)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers that have an operator's own hook do it, be that a program or a service.
+"""Drivers that have an operator's hook do it, be that a program or a service.
 
 A hook tells its servers as one JSON document::
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers for hosts that steer their own traffic: each host is asked over SSH, by its agent.
+"""Drivers for hosts that steer their traffic themselves: each is asked over SSH, by its agent.
 
 The state lives on the hosts, so every action runner sees it, and a reboot has to leave it alone.
 """

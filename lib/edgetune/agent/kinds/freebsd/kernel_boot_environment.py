@@ -71,8 +71,8 @@ class KernelBootEnvironment(Handler):
             return
         top = os.path.realpath(self.host.path(place))
         # Followed by its links, it has to stay in there: what runs now will not be what runs then.
-        found = os.path.realpath(top + PYTHON)
-        if not found.startswith(top + "/") or not os.path.isfile(found):
+        python = os.path.realpath(top + PYTHON)
+        if not python.startswith(top + "/") or not os.path.isfile(python):
             raise Unsupported(
                 f"the boot environment {name} has no {PYTHON}, which runs the agent: install it "
                 "there, so that the host can fall back"

@@ -23,20 +23,20 @@ _ASSIGNED = re.compile(r"""\s*([A-Za-z0-9_.%-]+)\s*=\s*(?:"([^"]*)"|([^\s"#]+))\
 
 def decides(host: Host, name: str) -> Optional[Tuple[str, str]]:
     """File and value of the assignment that decides, as far as is known; None without one."""
-    found = assigned(host, name)
-    return found[-1] if found else None
+    assignments = assigned(host, name)
+    return assignments[-1] if assignments else None
 
 
 def assigned(host: Host, name: str) -> List[Tuple[str, str]]:
     """File and value of every assignment of one name."""
-    found = []
+    assignments = []
     for file in (FIRST, LOCAL, *drop_ins(host, [DIRECTORY])):
         for line in host.text(file).splitlines():
             match = _ASSIGNED.fullmatch(line)
             if match and match.group(1) == name:
                 quoted, plain = match.group(2), match.group(3)
-                found.append((file, plain if quoted is None else quoted))
-    return found
+                assignments.append((file, plain if quoted is None else quoted))
+    return assignments
 
 
 class LoaderTunable(FileKept):

@@ -55,25 +55,25 @@ class NicIrqAffinity(QueueCpus):
         return {queue.name: cpus_of(self.host, queue) for queue in self._queues(target)}
 
     def _queues(self, target: Target) -> List[Queue]:
-        found = queues(self.host, target["interface"])
+        of_interface = queues(self.host, target["interface"])
         teller = channels_parameter(target["interface"])
-        if not found and teller:
+        if not of_interface and teller:
             raise Unsupported(
                 f"{target['interface']} does not tell the interrupts of all its channels: have a "
                 f"tuning before this one set {teller} to 1 (sysctl)"
             )
-        if not found:
+        if not of_interface:
             raise Unsupported(
                 f"vmstat -ai names no interrupts of queues of {target['interface']}: it is down, "
                 "or its driver has other names for them"
             )
-        return found
+        return of_interface
 
     def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
-        found = self._queues(target)
-        numbers = sorted({queue.number for queue in found})
+        of_interface = self._queues(target)
+        numbers = sorted({queue.number for queue in of_interface})
         cpus = dict(zip(numbers, self._cpus(target, value, len(numbers))))
-        return {queue.name: {cpus[queue.number]} for queue in found}
+        return {queue.name: {cpus[queue.number]} for queue in of_interface}
 
     def _cpus(self, target: Target, policy: str, count: int) -> List[int]:
         """A CPU for each of so many queues."""

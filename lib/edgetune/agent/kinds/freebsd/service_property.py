@@ -89,10 +89,10 @@ class ServiceProperty(FileKept):
     def _process(self, target: Target) -> str:
         """The number of its main process, the first that its script tells."""
         output = self.host.attempt("service", target["service"], "onestatus")[1]
-        found = re.search(r"is running as pid ([0-9]+)", output)
-        if found is None:
+        match = re.search(r"is running as pid ([0-9]+)", output)
+        if match is None:
             raise Unsupported(f"{target['service']} tells no process that runs")
-        return found.group(1)
+        return match.group(1)
 
     def _open_files(self, process: str) -> str:
         """Exact as JSON alone: else procstat(1) rounds to K and M. ``soft:hard`` if they differ."""
@@ -107,13 +107,13 @@ class ServiceProperty(FileKept):
     def _assignments(self, target: Target) -> List[Tuple[str, str]]:
         """File and value of each assignment, in the order in which rc(8) reads them."""
         pattern = re.compile(rf"\s*{_variable(target)}=([\"']?)(.*?)\1\s*(?:#.*)?")
-        found = []
+        assignments = []
         for file in self._files(target["service"]):
             for line in self.host.text(file).splitlines():
                 match = pattern.fullmatch(line)
                 if match:
-                    found.append((file, " ".join(match.group(2).split())))
-        return found
+                    assignments.append((file, " ".join(match.group(2).split())))
+        return assignments
 
     def _files(self, service: str) -> Iterator[str]:
         yield from FIRST
@@ -139,8 +139,8 @@ def _find(document: object, name: str) -> Dict[str, object]:
     """What stands by a name, however deep; KeyError for nothing."""
     if isinstance(document, dict):
         if isinstance(document.get(name), dict):
-            found: Dict[str, object] = document[name]
-            return found
+            inside: Dict[str, object] = document[name]
+            return inside
         for inner in document.values():
             try:
                 return _find(inner, name)

@@ -64,11 +64,11 @@ class Sysctl(HookKept):
 
     def _assignment(self, name: str) -> Optional[Tuple[str, str]]:
         """File and value of the assignment that decides, if there is one."""
-        found = None
+        last = None
         for file in FILES:
             for line in self.host.text(file).splitlines():
                 # Both delimit, as sysctl(8) has it; quotes around a value are none of it.
                 key, delimiter, value = line.partition("#")[0].replace(":", "=", 1).partition("=")
                 if delimiter and key.strip() == name:
-                    found = file, " ".join(value.strip().strip("\"'").split())
-        return found
+                    last = file, " ".join(value.strip().strip("\"'").split())
+        return last

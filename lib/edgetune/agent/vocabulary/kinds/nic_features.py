@@ -26,13 +26,13 @@ SHORT = {
 
 def tidy(target: Target, value: Value) -> Value:
     """The names that ``ethtool -k`` shows."""
-    found: Dict[str, Union[int, str]] = {}
+    features: Dict[str, Union[int, str]] = {}
     for name, part in parts(value).items():
         full = SHORT.get(name, name)
-        if full in found:
+        if full in features:
             raise Wrong(f"is {full}, which is set twice", name)
-        found[full] = part
-    return found
+        features[full] = part
+    return features
 
 
 KIND = Kind(

@@ -97,10 +97,10 @@ def _changed_with(path: str) -> List[str]:
 
 
 def _in_units(path: str) -> List[str]:
-    found = _UNITS.fullmatch(path)
-    if not found:
+    match = _UNITS.fullmatch(path)
+    if not match:
         return []
-    top, interface, time = found.groups()
+    top, interface, time = match.groups()
     names = (time, f"{time}_ms") if time else ("unres_qlen", "unres_qlen_bytes")
     return [f"{top}{interface}/{name}" for name in names]
 
