@@ -33,7 +33,7 @@ from typing import Any
 from bench._table import BenchError
 from edgetune.agent.appliers import APPLIERS, Applier, Configuration, Wanted, applier
 from edgetune.agent.host import Host
-from edgetune.agent.vocabulary.places import PREFIX_FILE_SETUP, PREFIX_FILE_TOLD
+from edgetune.agent.vocabulary.places import PREFIX_FILE_NOTE, PREFIX_FILE_SETUP
 from lab.pop import network
 
 
@@ -177,7 +177,7 @@ def _host(root: Path) -> Iterator[Applier]:
         "usr/local/sbin/web": f"#!/bin/sh\n. {root}/web.sh\n",
         "proc/net/if_inet6": "",
         "prefixes.conf": "",
-        PREFIX_FILE_TOLD[1:]: "",
+        PREFIX_FILE_NOTE[1:]: "",
         PREFIX_FILE_SETUP[1:]: json.dumps(
             {"file": "/prefixes.conf", "check": ["web", "check"], "reload": ["web", "reload"]}
         ),
@@ -186,7 +186,7 @@ def _host(root: Path) -> Iterator[Applier]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
         (root / name).chmod(0o755)
-    (root / PREFIX_FILE_TOLD[1:]).unlink()
+    (root / PREFIX_FILE_NOTE[1:]).unlink()
     program = [sys.executable, "-m", "lab.prefix_server"]
     file = str(root / "prefixes.conf")
     servers = [

@@ -13,7 +13,7 @@ from edgetune.agent.appliers import applier
 from edgetune.agent.appliers.file import HEAD
 from edgetune.agent.congestion import Congestion
 from edgetune.agent.host import Host
-from edgetune.agent.vocabulary.places import PREFIX_FILE_TOLD
+from edgetune.agent.vocabulary.places import PREFIX_FILE_NOTE
 from tests.support.agent_root import until
 from tests.support.appliers import CHOSEN
 from tests.support.birds import CONSTANTS, PAIR, SOCKET
@@ -65,7 +65,7 @@ class OnWeb(Moves):
 
     def unsettled(self, _: object) -> None:
         """The agent was killed before the reload."""
-        name = PREFIX_FILE_TOLD[1:]
+        name = PREFIX_FILE_NOTE[1:]
         told = json.loads(self.host.read(name))
         assert told["settled"] is True, self.where
         self.host.write(name, json.dumps({**told, "settled": False, "text": HEAD}))

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 from edgetune.agent.host import Host
 from edgetune.agent.log_format import OF_READING, LogFormat
-from edgetune.agent.vocabulary.places import ACCESS_LOG_TOLD, STATE
+from edgetune.agent.vocabulary.places import ACCESS_LOG_COUNTS, STATE
 
 MOST_BYTES = 256 << 20
 MOST_SECONDS = 2.0
@@ -75,12 +75,12 @@ class AccessLog:
                 "place": list(found),
                 "counters": self._counts,
             }
-            self._host.replace(ACCESS_LOG_TOLD, json.dumps(kept).encode(), 0o600)
+            self._host.replace(ACCESS_LOG_COUNTS, json.dumps(kept).encode(), 0o600)
         fresh = {name: self._counts.get(name, 0) - counts.get(name, 0) for name in OF_READING}
         if fresh["log_unread_lines"] and not self._is_alike:
             unlike = fresh["log_unread_lines"]
             why = f"none of {unlike:,} lines of {self._path} is written as log_format says"
-            return {name: own for name, own in self._counts.items() if name in OF_READING}, why
+            return {name: count for name, count in self._counts.items() if name in OF_READING}, why
         left_out = fresh["log_left_out_bytes"]
         why = f"{left_out:,} bytes of {self._path} were left out: it grew by more than a look reads"
         return dict(self._counts), why if left_out else ""
@@ -89,7 +89,7 @@ class AccessLog:
         """What was counted, where it was read to, and when; nothing of another log or format."""
         begun = self._format.none()
         try:
-            kept = json.loads(self._host.kept(ACCESS_LOG_TOLD)[0].decode())
+            kept = json.loads(self._host.kept(ACCESS_LOG_COUNTS)[0].decode())
             if kept["schema"] != _SCHEMA or kept["source"] != self._source:
                 return begun, None, 0.0
             inode, offset, mark = kept["place"]
@@ -121,16 +121,16 @@ class AccessLog:
         # Apache Traffic Server names them squid.log_HOST.BEGIN-END.old.
         ours = rf"{re.escape(base)}([.-].*|_.*\.old)"
         names = re.compile(rf"{ours}|{re.escape(stem)}-.*{re.escape(ending)}.*")
-        found, there = [], set(os.listdir(folder))
+        written, there = [], set(os.listdir(folder))
         # One that is being packed is there twice.
         there -= {f"{name}.gz" for name in there if name != base}
         for name in filter(names.fullmatch, there):
             path = os.path.join(folder, name)
             with contextlib.suppress(OSError):
-                own = os.lstat(path)
-                if stat.S_ISREG(own.st_mode) and own.st_ino != current and own.st_mtime >= since:
-                    found.append((own.st_mtime, path))
-        return [path for _, path in sorted(found)]
+                at = os.lstat(path)
+                if stat.S_ISREG(at.st_mode) and at.st_ino != current and at.st_mtime >= since:
+                    written.append((at.st_mtime, path))
+        return [path for _, path in sorted(written)]
 
     def _read_older(self, file: BinaryIO, name: str, place: _Place, found: bool) -> bool:
         """Read on in the file that the log was, or in one that it was later; whether that was found

@@ -191,7 +191,8 @@ class BootHook:
         if not standing:
             self._host.remove(RESERVE)
         treating = self._host.exists(CONGESTION)
-        if telling or damaged or treating or any(_has_work(self._host, own) for own in journals):
+        works = any(_has_work(self._host, journal) for journal in journals)
+        if telling or damaged or treating or works:
             self.install()
         else:
             for name in HOOKS[self._host.system]:
@@ -246,7 +247,7 @@ class BootHook:
 def _has_work(host: Host, journal: Journal) -> bool:
     """Whether there is something to do at a boot for a tuning."""
     half_done = journal.provisional or journal.state in UNSETTLED
-    return half_done or any(own.stored and by_hook(host, own) for own in journal.entries)
+    return half_done or any(entry.stored and by_hook(host, entry) for entry in journal.entries)
 
 
 def by_hook(host: Host, entry: Entry) -> bool:
@@ -273,7 +274,7 @@ def follow_up(host: Host) -> None:
 def let_go() -> None:
     """Tell systemd that what waits for the boot hook may begin, as sd_notify(3) does.
 
-    OSError where it cannot be told; nothing without a systemd that waits.
+    OSError where the message cannot be sent; nothing without a systemd that waits.
     """
     address = os.environ.pop("NOTIFY_SOCKET", "")
     if address:

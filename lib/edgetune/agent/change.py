@@ -43,16 +43,16 @@ def stored_files(host: Host, journal: Journal) -> Dict[str, str]:
     found: Dict[str, str] = {}
     stored = [entry.setting for entry in in_order(journal.entries) if entry.stored]
     for name in dict.fromkeys(setting.kind for setting in stored):
-        own = [setting for setting in stored if setting.kind == name]
+        of_kind = [setting for setting in stored if setting.kind == name]
         with host.read_cache():
-            found.update(handler_on(host, name).files(journal, own))
+            found.update(handler_on(host, name).files(journal, of_kind))
     return found
 
 
 def services_of(entries: Sequence[Entry]) -> List[str]:
     """The services to be restarted for what changes now, each once."""
     changed = [entry.setting for entry in in_order(entries) if entry.runtime]
-    return list(dict.fromkeys(own.restart for own in changed if own.restart))
+    return list(dict.fromkeys(setting.restart for setting in changed if setting.restart))
 
 
 def carry_out(host: Host, journal: Journal) -> Tuple[List[str], List[Row]]:
@@ -88,10 +88,10 @@ def put_on(host: Host, journal: Journal) -> None:
     for entry in in_order(journal.entries):
         # What was as wanted may be so no more: new queues come without what the others have. The
         # snapshot of what was changed before it covers it.
-        own = touched_by(host, entry.setting)
-        if entry.runtime or (touched & own and not stands(host, entry.setting)):
+        things = touched_by(host, entry.setting)
+        if entry.runtime or (touched & things and not stands(host, entry.setting)):
             set_now(host, entry)
-            touched |= own
+            touched |= things
     for name, text in stored_files(host, journal).items():
         Directories(host).make(os.path.dirname(name))
         host.write(name, text.encode())
@@ -109,14 +109,14 @@ def commit(host: Host, journal: Journal) -> None:
 def runs_another(host: Host, journal: Journal) -> bool:
     """Whether a journal is of a kernel, or of its command line, and another one than before runs.
 
-    What cannot be told is taken for another one: a boot too many does no harm.
+    An unknown one is taken for another one: a boot too many does no harm.
     """
-    return any(current(host, own.setting).runtime != own.before.runtime for own in tried(journal))
+    return any(current(host, e.setting).runtime != e.before.runtime for e in tried(journal))
 
 
 def tried(journal: Journal) -> List[Entry]:
     """What of it changes at a boot."""
-    return [own for own in journal.entries if own.runtime and own.setting.is_tried_by_a_boot]
+    return [e for e in journal.entries if e.runtime and e.setting.is_tried_by_a_boot]
 
 
 def set_now(host: Host, entry: Entry) -> None:
@@ -146,8 +146,9 @@ def prove(host: Host, journal: Journal, services: Sequence[str] = ()) -> List[Ro
     changed = [(entry, entry.runtime or entry.stored) for entry in journal.entries]
     settings = [entry.setting if done else entry.asked_for for entry, done in changed]
     host.answers.clear()
-    told = [own for own in settings if handler_on(host, own.kind).live or not host.booting]
-    rows = observe_all(host, told, journal.tuning)
+    if host.booting:
+        settings = [setting for setting in settings if handler_on(host, setting.kind).live]
+    rows = observe_all(host, settings, journal.tuning)
     wrong = [
         f"{row.setting.id}: {row.reason}: is {shown(row.runtime)}, stored {shown(row.persistent)}"
         for row in rows
@@ -188,9 +189,9 @@ def restore_settings(host: Host, entries: Sequence[Entry], problems: List[str]) 
     ]
     refused: Dict[str, List[str]] = {}
     for entry in changed:
-        restore, own = handler_on(host, entry.setting.kind).restore, entry.setting
-        refusals = refused.setdefault(own.id, [])
-        attempt(refusals, own.id, restore, own.target, entry.snapshot)
+        restore, setting = handler_on(host, entry.setting.kind).restore, entry.setting
+        refusals = refused.setdefault(setting.id, [])
+        attempt(refusals, setting.id, restore, setting.target, entry.snapshot)
     # Only when all is back can it be read back: queues come and go with the channels.
     host.answers.clear()
     with host.read_cache():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The congestion control of prefixes on this host: what was last told, and who takes it back.
+"""The congestion control of prefixes on this host: the last configuration, and who takes it back.
 
 An applier carries it out (``appliers``). A process of ours, the keeper, sets it again when
 something moved, such as the next hops of routes. It takes all of it back when nobody renewed it in
@@ -59,12 +59,12 @@ class Congestion:
         self._seen: Tuple[Optional[Configuration], str] = (None, "")
 
     def load(self) -> Optional[Standing]:
-        """What was told last; None if nothing, Failed if the file makes no sense."""
+        """The last configuration; None without one, Failed if the file makes no sense."""
         try:
             data = json.loads(self._host.kept(CONGESTION)[0].decode())
-            own = data["configuration"]
-            prefixes = [Wanted(each["prefix"], each["initcwnd"]) for each in own["prefixes"]]
-            made = Configuration(**dict(own, prefixes=prefixes))
+            fields = data["configuration"]
+            prefixes = [Wanted(each["prefix"], each["initcwnd"]) for each in fields["prefixes"]]
+            made = Configuration(**dict(fields, prefixes=prefixes))
             if made.applier not in APPLIERS:
                 raise ValueError(made.applier)
             return Standing(made, Deadline(*data["deadline"]))
@@ -88,10 +88,10 @@ class Congestion:
             self._take_back()
             return {}
         before = self.settle()
-        own = applier(self._host, configuration.applier)
+        new = applier(self._host, configuration.applier)
         was = before.configuration.applier if before is not None else ""
-        if was != own.name:
-            own.refuse_strangers()
+        if was != new.name:
+            new.refuse_strangers()
             if was:
                 # First, since the file is to tell of all that stands.
                 applier(self._host, was).flush()
@@ -99,7 +99,7 @@ class Congestion:
         self._save(Standing(configuration, deadline))
         try:
             BootHook(self._host).sync()
-            skipped = own.set(configuration)
+            skipped = new.set(configuration)
             self._start_keeper()
         except Exception as error:
             # Nothing stays that nobody keeps: what stood before goes on, if it stood.
@@ -159,10 +159,10 @@ class Congestion:
         return None
 
     def _save(self, standing: Standing) -> None:
-        own = dict(standing.configuration._asdict())
-        own["prefixes"] = [dict(each._asdict()) for each in standing.configuration.prefixes]
+        body = dict(standing.configuration._asdict())
+        body["prefixes"] = [dict(each._asdict()) for each in standing.configuration.prefixes]
         self._host.make_directory(os.path.dirname(CONGESTION), 0o700)
-        text = json.dumps({"configuration": own, "deadline": list(standing.deadline)})
+        text = json.dumps({"configuration": body, "deadline": list(standing.deadline)})
         self._host.write(CONGESTION, text.encode() + b"\n", 0o600)
 
     def keep(self) -> float:
@@ -172,15 +172,15 @@ class Congestion:
             if standing is None:
                 return 0.0
             configuration = standing.configuration
-            own = applier(self._host, configuration.applier)
+            current = applier(self._host, configuration.applier)
             # Read before: what changes meanwhile is seen next time.
-            seen = configuration, own.state()
+            seen = configuration, current.state()
             if self._seen != seen:
-                own.set(configuration)
+                current.set(configuration)
                 self._seen = seen
             if not self._host.exists(CONGESTION):
                 # A person removed it, and all that was ours, before we set ours.
-                own.flush()
+                current.flush()
                 return 0.0
             return min(self.seconds_left(standing), REFRESH) or REFRESH
 
@@ -238,19 +238,19 @@ def keep_congestion(host: Host) -> None:
 
     What fails is tried again, after ever longer pauses: nobody else does it.
     """
-    own = Congestion(host)
-    # What was told while we were about to end took us for its keeper.
-    while _keep(own) and host.exists(CONGESTION):
+    keeper = Congestion(host)
+    # A request that came while we were about to end took us for its keeper.
+    while _keep(keeper) and host.exists(CONGESTION):
         pass
 
 
-def _keep(own: Congestion) -> bool:
+def _keep(keeper: Congestion) -> bool:
     """Until there is nothing to keep; False where another keeper runs."""
     pause, failures = REFRESH, 0
-    with own.kept() as alone:
+    with keeper.kept() as alone:
         while alone and pause:
             try:
-                pause, failures = own.keep(), 0
+                pause, failures = keeper.keep(), 0
             except Exception as error:
                 print(f"edgetune: {complaint(error)}", flush=True)
                 pause, failures = min(REFRESH * 2**failures, SELDOM), failures + 1
@@ -289,15 +289,15 @@ def _who_set(host: Host, algorithm: str, running: Mapping[str, str]) -> str:
 
 def describe(host: Host) -> Json:
     """What stands here now."""
-    own = Congestion(host)
-    standing = own.load()
+    here = Congestion(host)
+    standing = here.load()
     configuration = standing.configuration if standing else None
     return {
         "number": configuration.number if configuration else 0,
         "checksum": configuration.checksum if configuration else "",
         "prefixes": len(configuration.prefixes) if configuration else 0,
-        "seconds_left": round(own.seconds_left(standing), 1) if standing else 0.0,
-        "kept": own.is_kept,
+        "seconds_left": round(here.seconds_left(standing), 1) if standing else 0.0,
+        "kept": here.is_kept,
     }
 
 
@@ -318,22 +318,22 @@ def congestion(host: Host, request: Request) -> Json:
     refuse_unfit(host, configuration)
     with host.lock():
         host.fence(epoch, CONGESTION_EPOCH)
-        own = Congestion(host)
-        standing = own.load()
-        if configuration.prefixes and standing and own.seconds_left(standing):
+        here = Congestion(host)
+        standing = here.load()
+        if configuration.prefixes and standing and here.seconds_left(standing):
             before = standing.configuration
             same = before.checksum == configuration.checksum
             if configuration.number < before.number or (
                 configuration.number == before.number and not same
             ):
                 raise Refused(f"configuration {before.number} of {before.pop} stands here")
-        skipped = own.put(configuration)
+        skipped = here.put(configuration)
         return dict(describe(host), skipped=skipped)
 
 
-def _configuration_of(own: Request) -> Configuration:
+def _configuration_of(fields: Request) -> Configuration:
     prefixes: List[Wanted] = []
-    for each in own.each("prefixes"):
+    for each in fields.each("prefixes"):
         prefix = each.text("prefix", LINE)
         try:
             number_of(prefix)
@@ -341,16 +341,16 @@ def _configuration_of(own: Request) -> Configuration:
             raise each.wrong("prefix", str(error)) from None
         prefixes.append(Wanted(prefix, each.whole("initcwnd", 0, 100)))
         each.done()
-    if len(prefixes) > MOST_PREFIXES or len({own.prefix for own in prefixes}) < len(prefixes):
-        raise own.wrong("prefixes", f"has one twice, or more than {MOST_PREFIXES}")
+    if len(prefixes) > MOST_PREFIXES or len({each.prefix for each in prefixes}) < len(prefixes):
+        raise fields.wrong("prefixes", f"has one twice, or more than {MOST_PREFIXES}")
     made = Configuration(
-        pop=own.text("pop", LINE),
-        number=own.whole("number", 1, 2**53),
-        algorithm=own.text("algorithm", "[a-z][a-z0-9_-]{0,14}"),
-        ttl=own.whole("ttl", 1, 86400),
+        pop=fields.text("pop", LINE),
+        number=fields.whole("number", 1, 2**53),
+        algorithm=fields.text("algorithm", "[a-z][a-z0-9_-]{0,14}"),
+        ttl=fields.whole("ttl", 1, 86400),
         prefixes=prefixes,
-        applier=own.text("applier", "|".join(APPLIERS)),
-        checksum=own.text("checksum", LINE),
+        applier=fields.text("applier", "|".join(APPLIERS)),
+        checksum=fields.text("checksum", LINE),
     )
-    own.done()
+    fields.done()
     return made

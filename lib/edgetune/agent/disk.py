@@ -347,7 +347,7 @@ def _shared(path: str, status: os.stat_result) -> PermissionError:
 
 def _has_access_list(descriptor: int) -> bool:
     if not hasattr(os, "getxattr"):
-        # Not told to Python on FreeBSD.
+        # Python does not see it on FreeBSD.
         return True
     try:
         return bool(os.getxattr(descriptor, "system.posix_acl_access"))

@@ -42,7 +42,7 @@ def things_at(host: Host, named: str) -> Set[str]:
     if not named.startswith("/"):
         return {named}
     if "/*/" in named:
-        return {thing for own in host.matching(named) for thing in things_at(host, own)}
+        return {thing for file in host.matching(named) for thing in things_at(host, file)}
     real = _real(host, named)
     if not real.startswith(OF_KERNEL):
         return {real}
@@ -67,7 +67,7 @@ def _is_of(host: Host, interface: str, real: str) -> bool:
     device = f"{NET}/{interface}/device"
     if not real.startswith("/proc/irq/"):
         return host.exists(device) and real.startswith(f"{_real(host, device)}/")
-    queues = [own.number for own in find_interrupts(host, interface)]
+    queues = [interrupt.number for interrupt in find_interrupts(host, interface)]
     return real.split("/")[3] in [*vectors_of(host, interface), *queues]
 
 
@@ -80,7 +80,7 @@ Drift = Dict[str, Any]
 """A setting that is not as a confirmed tuning left it, now or for the next boot.
 
 ``tuning``, ``id``, ``wanted``, ``runtime``, ``persistent`` and ``reason``. What cannot be read any
-more is None; a whole file is told by its size and SHA-256.
+more is None; a whole file is shown by its size and SHA-256.
 """
 
 
@@ -101,8 +101,8 @@ def drifted(host: Host) -> List[Drift]:
 
 
 def _cut(part: Tuple[str, object]) -> Tuple[str, object]:
-    name, own = part
-    return name, shortened(shown(own), LONGEST_IN_SAMPLE) if isinstance(own, str) else own
+    name, value = part
+    return name, shortened(shown(value), LONGEST_IN_SAMPLE) if isinstance(value, str) else value
 
 
 def drift_of(host: Host, journal: Journal, later: Sequence[Journal]) -> Iterator[Row]:
@@ -130,7 +130,7 @@ def _left_of(host: Host, setting: Setting, over: Sequence[Setting]) -> Optional[
             handler, newer = handler_on(host, other.kind), parts(other.value)
             merge = handler.merge if isinstance(handler, HookKept) else merged
             both = parts(merge(value, newer))
-            value = {own: value[own] for own in value if own in both and own not in newer}
+            value = {name: value[name] for name in value if name in both and name not in newer}
         elif _is_same_thing(host, setting, other):
             return None
     return setting.with_value(value) if value or value == setting.value else None
@@ -141,7 +141,7 @@ def _is_same_thing(host: Host, one: Setting, other: Setting) -> bool:
         return True
     # An interface is all that belongs to it, which need not be changed by both; and what several
     # interfaces share, such as the table of flows, each of them has its own part of.
-    if all("interface" in own.target for own in (one, other)):
+    if all("interface" in setting.target for setting in (one, other)):
         return False
     both = touched_by(host, one) & touched_by(host, other)
     return any(not thing.startswith("interface ") for thing in both)

@@ -16,11 +16,12 @@ from edgetune.agent.vocabulary.places import STATE
 def remember_file(host: Host, name: str) -> FileState:
     """A file as it is now, for a journal."""
     try:
-        content, own = host.kept(name)
+        content, beside = host.kept(name)
     except (FileNotFoundError, NotADirectoryError):
         return FileState(None, 0, 0, 0)
-    xattrs = {name: _encoded(value) for name, value in (own.xattrs or {}).items()}
-    return FileState(_encoded(content), own.mode, own.uid, own.gid, xattrs, own.mtime_ns)
+    mode, uid, gid, attributes, mtime_ns = beside
+    xattrs = {name: _encoded(value) for name, value in (attributes or {}).items()}
+    return FileState(_encoded(content), mode, uid, gid, xattrs, mtime_ns)
 
 
 def is_as_remembered(host: Host, name: str, was: FileState, times: bool = False) -> bool:
@@ -47,7 +48,7 @@ def restore_file(host: Host, name: str, was: FileState) -> None:
         elif not is_as_remembered(host, name, was, times=True):
             host.make_directory(os.path.dirname(name))
             known = was.xattrs
-            xattrs = None if known is None else {own: base64.b64decode(known[own]) for own in known}
+            xattrs = None if known is None else {key: base64.b64decode(known[key]) for key in known}
             exactly = Metadata(was.mode, was.uid, was.gid, xattrs, was.mtime_ns)
             host.write(name, base64.b64decode(was.content), exactly=exactly)
         else:

@@ -63,7 +63,7 @@ class Host:
         self.booting = False
         # Whether that goes on late: some services run by now.
         self.late = False
-        # By interface what ethtool told of it, since it was last changed.
+        # By interface the answers of ethtool, since it was last changed.
         self.answers: Dict[str, Any] = {}
         self._locked: Sequence[int] = ()
         self._boot_id = ""
@@ -71,10 +71,10 @@ class Host:
 
     def path(self, name: str) -> str:
         """Where the absolute path ``name`` of the host really is."""
-        name = self._own(name)
+        name = self._system_path(name)
         return name if self.root == "/" else self.root + name
 
-    def _own(self, name: str) -> str:
+    def _system_path(self, name: str) -> str:
         """A path by the name that it has here: /run of Linux is /var/run of FreeBSD."""
         here = f"{name}/".startswith("/run/") and self.system == "freebsd"
         return f"/var{name}" if here else name
@@ -82,7 +82,7 @@ class Host:
     def real(self, name: str) -> str:
         """The same, to be opened; PermissionError when links lead out of a private root."""
         if self.root == "/":
-            return self._own(name)
+            return self._system_path(name)
         path = os.path.realpath(self.path(name))
         if not path.startswith(self.root + "/"):
             raise PermissionError(errno.EPERM, "lies outside of the root", name)
@@ -147,7 +147,7 @@ class Host:
 
     def directory(self, name: str) -> ContextManager[Directory]:
         """A directory, open; PermissionError when others than root can change what it holds."""
-        return opened(self.root, self._own(name))
+        return opened(self.root, self._system_path(name))
 
     def kept(self, name: str) -> Tuple[bytes, Metadata]:
         """A plain file that nobody but root can have put there, with what it has beside its bytes.
@@ -284,8 +284,8 @@ class Host:
         """Make it and what it stands in, durably; ``mode`` is its own."""
         for level in self.missing(directory):
             with self.directory(os.path.dirname(level)) as parent:
-                own = mode if level == directory else 0o755
-                parent.make_directory(os.path.basename(level), own)
+                level_mode = mode if level == directory else 0o755
+                parent.make_directory(os.path.basename(level), level_mode)
 
     def remove_directory(self, name: str) -> None:
         """Remove an empty directory; OSError as it comes."""
@@ -329,7 +329,7 @@ class Host:
         # Most requests start no program, and its import takes a tenth of what they take.
         import subprocess
 
-        program = self._found(name)
+        program = self._program_path(name)
         try:
             if name in TO_THE_END:
                 return self._run_to_the_end(name, [program, *arguments])
@@ -378,7 +378,7 @@ class Host:
         # Not a pipe: a daemon that it starts may keep that open.
         with tempfile.TemporaryFile() as output:
             try:
-                process = self._detached([self._found(name), *arguments], output, output)
+                process = self._detached([self._program_path(name), *arguments], output, output)
                 status = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -389,7 +389,7 @@ class Host:
             output.seek(0)
             return status, decode(output.read())
 
-    def _found(self, name: str) -> str:
+    def _program_path(self, name: str) -> str:
         program = self.program(name)
         if program is None:
             raise Failed(f"there is no program {name}")
@@ -421,8 +421,8 @@ class Host:
         return subprocess.Popen(command, env=env, start_new_session=True, **streams, **more)
 
     def _environment(self) -> Dict[str, str]:
-        own = {"LC_ALL": "C", "EDGETUNE_ROOT": self.root, "DEBIAN_FRONTEND": "noninteractive"}
-        return dict(os.environ, **own)
+        added = {"LC_ALL": "C", "EDGETUNE_ROOT": self.root, "DEBIAN_FRONTEND": "noninteractive"}
+        return dict(os.environ, **added)
 
     @property
     def system(self) -> str:
@@ -435,12 +435,12 @@ class Host:
     def boot_id(self) -> str:
         """Changes with every boot; empty when the host does not tell."""
         if self.system == "freebsd":
-            self._boot_id = self._boot_id or self._told_boot_id()
+            self._boot_id = self._boot_id or self._read_boot_id()
             return self._boot_id
         return self.text("/proc/sys/kernel/random/boot_id")
 
-    def _told_boot_id(self) -> str:
-        """That of FreeBSD; Failed where there is none, as on FreeBSD 12, or it is not told whole.
+    def _read_boot_id(self) -> str:
+        """That of FreeBSD; Failed where there is none, as on FreeBSD 12, or it is not whole.
 
         kern.boottime proves no boot: it moves when the clock is set.
         """
@@ -528,9 +528,9 @@ class Host:
             # In its own block, and no shorter than what it replaces. The reserve is for more.
             with self.directory(STATE) as state:
                 descriptor = state.open(os.path.basename(file), os.O_WRONLY)
-            with os.fdopen(descriptor, "wb") as own:
-                own.write(data)
-                own.flush()
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+                stream.flush()
                 os.fsync(descriptor)
 
     @property

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interrupts of an interface's queues, and the CPUs that serve them.
 
-Which interrupts are those of queues is told by the names that drivers give them: those of
+Which interrupts are those of queues is seen by the names that drivers give them: those of
 ``request_irq`` in drivers/net of Linux 6.1, with those of newer drivers and of drivers outside of
 the tree that differ.
 """
@@ -80,17 +80,17 @@ def sort_names(
 
     ``siblings`` are the other interfaces of that device; ``rx`` and ``tx`` count the queues.
     """
-    own = [name for name in names if not any(is_named_after(other, name) for other in siblings)]
-    texts = {name: _without(interface, name.partition("@")[0]) for name in own}
+    ours = [name for name in names if not any(is_named_after(other, name) for other in siblings)]
+    texts = {name: _without(interface, name.partition("@")[0]) for name in ours}
     texts = {name: text for name, text in texts.items() if not _OTHERS.search(text)}
-    if len(texts) == 1 and own.count(*texts) == 1:
+    if len(texts) == 1 and ours.count(*texts) == 1:
         # A card with one interrupt for everything need not call it after a queue.
         return Sorted(dict.fromkeys(texts, [0]), [], set())
     named = {}
     for name, text in texts.items():
         form = _by_form(text)
         # What a driver cuts off at 15 characters may be the number.
-        if form and own.count(name) == 1:
+        if form and ours.count(name) == 1:
             named[name] = form
     # One that is named as the interface is that of the link, where others are those of queues.
     unknown = [name for name in texts if name not in named and (texts[name] or not named)]
@@ -146,10 +146,10 @@ def _numbered(named: Dict[str, _Named], unknown: List[str], counts: Dict[str, in
     queues: Dict[str, Sequence[int]] = {}
     missing = set(range(counts["rx"]))
     for name, form in sides.items():
-        own = range(form.first - first[form.is_of], form.last - first[form.is_of] + 1)
-        if own.start < counts.get(form.kind, max(counts.values())):
-            queues[name] = own
-            missing -= set(own) if form.is_of == "rx" else set()
+        served = range(form.first - first[form.is_of], form.last - first[form.is_of] + 1)
+        if served.start < counts.get(form.kind, max(counts.values())):
+            queues[name] = served
+            missing -= set(served) if form.is_of == "rx" else set()
         elif named[name].kind not in _SPARE:
             unknown.append(name)
     return Sorted(queues, unknown, missing)
@@ -263,12 +263,12 @@ def _find(host: Host, interface: str) -> Interrupts:
     siblings = set(host.names(f"{NET}/{interface}/device/net")) - {interface}
     names = [line.name for line in lines]
     found = sort_names(names, interface, siblings, queues.count("rx"), queues.count("tx"))
-    own = [
+    interrupts = [
         Interrupt(host, line, found.queues[line.name])
         for line in lines
         if line.name in found.queues
     ]
-    return Interrupts(sorted(own, key=lambda each: (each.queue, each.name)), found)
+    return Interrupts(sorted(interrupts, key=lambda each: (each.queue, each.name)), found)
 
 
 def _lines_of(host: Host, interface: str) -> "List[Line]":
@@ -284,8 +284,8 @@ def _named_after(host: Host, interface: str) -> "List[Line]":
     device = f"{NET}/{interface}/device"
     if not host.exists(device):
         return []
-    own = os.path.basename(os.path.realpath(host.path(device)))
-    names = (interface, own, own.replace("-", ""))
+    device_name = os.path.basename(os.path.realpath(host.path(device)))
+    names = (interface, device_name, device_name.replace("-", ""))
     lines = read_lines(host)
     return [line for line in lines if any(is_named_after(name, line.name) for name in names)]
 

@@ -153,14 +153,14 @@ class Journal:
         for entry in journal.entries:
             if entry.setting.kind == "file":
                 file = journal.files.get(entry.setting.target["path"])
-                entry.before = Reading(*(_told_of(value, file) for value in entry.before))
+                entry.before = Reading(*(_described_file(value, file) for value in entry.before))
         return journal
 
     def hold(self, entries: List[Entry]) -> None:
         """Have these entries."""
         self.entries = entries
         for entry in entries:
-            entry.setting.siblings = [own.setting for own in entries]
+            entry.setting.siblings = [each.setting for each in entries]
 
     def document(self) -> Json:
         """For its file."""
@@ -228,11 +228,11 @@ class Journals:
     def kept(self, kind: str, target: Target) -> List[Value]:
         """The values that they keep of one setting, in the order of application."""
         found = self._of(kind, target)
-        return [own.setting.value for state, own in found if own.stored and state != "restoring"]
+        return [e.setting.value for state, e in found if e.stored and state != "restoring"]
 
     def changed(self, kind: str, target: Target) -> List[Value]:
         """The values to which they say that one setting was changed, also while it goes back."""
-        return [own.setting.value for _, own in self._of(kind, target) if own.runtime]
+        return [entry.setting.value for _, entry in self._of(kind, target) if entry.runtime]
 
     def _of(self, kind: str, target: Target) -> Iterator[Tuple[str, Entry]]:
         """What they have of one setting, each with the state of its journal."""
@@ -291,7 +291,7 @@ class Journals:
         self._host.remove(journal_file(tuning))
 
 
-def _told_of(value: Optional[Value], was: Optional[FileState]) -> Optional[Value]:
+def _described_file(value: Optional[Value], was: Optional[FileState]) -> Optional[Value]:
     """What stood in a file before; journals of agents before 0.7 have the content itself."""
     if not isinstance(value, str) or not value or FORM.fullmatch(value):
         return value

@@ -2,7 +2,7 @@
 """Runs the agent's copy on a host's disk; this very file is the ``agent.py`` there.
 
 The text of the agent lies beside it, and what Python makes of that text. Python keeps nothing of a
-file that it is told to run: to compile the whole text again takes twice as long as Python itself.
+file that it is to run: to compile the whole text again takes twice as long as Python itself.
 """
 
 import gc
@@ -24,7 +24,7 @@ HEAD = len(MAGIC_NUMBER) + 8
 
 def head(source: bytes, code: bytes) -> bytes:
     """For which Python and which text it is, and that it is whole."""
-    sums = [crc32(own).to_bytes(4, "big") for own in (source, code)]
+    sums = [crc32(part).to_bytes(4, "big") for part in (source, code)]
     return b"".join([MAGIC_NUMBER, *sums])
 
 
@@ -53,11 +53,11 @@ def run(name: str) -> None:
         source = file.read()
     kept = load(name + COMPILED, source)
     program = loads(kept[PROGRAM]) if PROGRAM in kept else compile(source, PROGRAM, "exec")
-    own: Dict[str, Any] = {"__name__": "__main__", "source": source, "KEPT": kept}
+    variables: Dict[str, Any] = {"__name__": "__main__", "source": source, "KEPT": kept}
     # A boot is over before there is much to be collected.
     gc.disable()
     try:
-        exec(program, own)
+        exec(program, variables)
     except SystemExit as end:
         # Python would take everything down piece by piece, which is a tenth of a boot hook.
         sys.stdout.flush()

@@ -37,7 +37,7 @@ COUNTERS = {
 """By field, what is counted of it."""
 FIELDS = (*COUNTERS, *(name + unit for name in TIMES for unit in IN_MS))
 OF_LARGE = ("large_bytes", "large_ms")
-"""Of answers of LARGE_DIGITS and more, where both their bytes and their whole time are told."""
+"""Of answers of LARGE_DIGITS and more, where both their bytes and their whole time are logged."""
 OF_READING = ("log_bytes", "log_left_out_bytes", "log_unread_lines")
 ALL_COUNTERS = (
     *dict.fromkeys([*TIMES.values(), *sum(COUNTERS.values(), ()), *OF_LARGE, *OF_READING]),
@@ -87,26 +87,26 @@ class LogFormat:
     def counts(self, lines: bytes) -> Dict[str, int]:
         """What whole lines add to the counters, and how many of them are of another format."""
         matches = self._pattern.findall(lines)
-        rows = matches if len(self.fields) > 1 else [(own,) for own in matches]
+        rows = matches if len(self.fields) > 1 else [(match,) for match in matches]
         columns = dict(zip(self.fields, map(Counter, zip(*rows))))
         found: Dict[str, int] = {"log_unread_lines": lines.count(b"\n") - len(rows)}
         self._add_status(found, columns.get("status"), len(rows))
         if "bytes" in columns:
             sizes = columns["bytes"].items()
-            found["response_bytes"] = sum(int(own) * n for own, n in sizes if own.isdigit())
+            found["response_bytes"] = sum(int(size) * n for size, n in sizes if size.isdigit())
             self._add_large(found, rows)
         if "result" in columns:
             results = columns["result"]
-            found["http_broken"] = sum(n for own, n in results.items() if _is_left(own))
+            found["http_broken"] = sum(n for result, n in results.items() if _is_left(result))
             # Of what went wrong it does not say where it came from.
-            columns["cache"] = Counter({own: n for own, n in results.items() if own[:4] != b"ERR_"})
+            columns["cache"] = Counter({r: n for r, n in results.items() if r[:4] != b"ERR_"})
         if "cache" in columns:
-            known = {own: n for own, n in columns["cache"].items() if own.strip(b"- ")}
+            known = {result: n for result, n in columns["cache"].items() if result.strip(b"- ")}
             found["cache_responses"] = sum(known.values())
-            found["cache_hits"] = sum(n for own, n in known.items() if _is_from_cache(own))
+            found["cache_hits"] = sum(n for result, n in known.items() if _is_from_cache(result))
         if "ended" in columns:
             ends = columns["ended"].items()
-            found["http_broken"] = sum(n for own, n in ends if _is_broken(own))
+            found["http_broken"] = sum(n for end, n in ends if _is_broken(end))
         for name, histogram in TIMES.items():
             for unit, scale in IN_MS.items():
                 if name + unit in columns:
@@ -116,20 +116,20 @@ class LogFormat:
     def none(self) -> Dict[str, int]:
         """The counters that its fields make, all 0."""
         found = {**dict.fromkeys(OF_READING, 0), **self.counts(b"")}
-        for own in self.fields:
-            base = own.rpartition("_")[0] if own.endswith(("_ms", "_us")) else own
-            found.update(dict.fromkeys(COUNTERS.get(own) or [TIMES[base]], 0))
+        for field in self.fields:
+            base = field.rpartition("_")[0] if field.endswith(("_ms", "_us")) else field
+            found.update(dict.fromkeys(COUNTERS.get(field) or [TIMES[base]], 0))
         return {**found, **(dict.fromkeys(OF_LARGE, 0) if self._time_and_scale else {})}
 
     @property
     def _time_and_scale(self) -> Optional[Tuple[str, str]]:
-        """The field of the whole time of an answer whose bytes are told as well."""
-        told = [("time" + unit, scale) for unit, scale in IN_MS.items()]
-        own = [each for each in told if each[0] in self.fields and "bytes" in self.fields]
-        return own[0] if own else None
+        """The field of the whole time of an answer whose bytes are logged as well."""
+        times = [("time" + unit, scale) for unit, scale in IN_MS.items()]
+        logged = (time for time in times if time[0] in self.fields and "bytes" in self.fields)
+        return next(logged, None)
 
     def _add_large(self, found: Dict[str, int], rows: Sequence[Sequence[bytes]]) -> None:
-        """The bytes and the time of large answers, which are told of each alone."""
+        """The bytes and the time of large answers, which each line has of its answer alone."""
         if self._time_and_scale is None:
             return
         field, scale = self._time_and_scale
@@ -146,10 +146,10 @@ class LogFormat:
     def _add_status(found: Dict[str, int], column: "Optional[Counter[bytes]]", rows: int) -> None:
         if column is None:
             return
-        known = {own: n for own, n in column.items() if len(own) == 3 and own.isdigit()}
+        known = {code: n for code, n in column.items() if len(code) == 3 and code.isdigit()}
         found["http_responses"] = sum(known.values())
         for letter, name in ((b"4", "http_4xx"), (b"5", "http_5xx")):
-            found[name] = sum(n for own, n in known.items() if own.startswith(letter))
+            found[name] = sum(n for code, n in known.items() if code.startswith(letter))
 
     def _add_times(
         self, found: Dict[str, int], histogram: str, column: "Counter[bytes]", scale: str

@@ -155,7 +155,7 @@ def reached(handler: Handler, setting: Setting, value: Optional[Value]) -> bool:
 
 
 def in_force(host: Host, setting: Setting) -> bool:
-    """Whether a setting is as wanted now; Unsupported where that cannot be told."""
+    """Whether a setting is as wanted now; Unsupported where that is not known."""
     handler = handler_on(host, setting.kind)
     return reached(handler, setting, asked(handler, setting))
 
@@ -215,9 +215,9 @@ def _read_setting(fields: Request) -> Setting:
         raise fields.wrong("kind", "is none that this agent knows")
     kind = KINDS[name]
     inside, target = fields.inside("target"), {}
-    for field, own in kind.target.items():
-        target[field] = inside.text(field, own.pattern)
-        why = own.refusal(target[field])
+    for field, part in kind.target.items():
+        target[field] = inside.text(field, part.pattern)
+        why = part.refusal(target[field])
         if why:
             raise inside.wrong(field, why)
     inside.done()
@@ -253,5 +253,5 @@ def refuse_unwritable(host: Host, rows: Sequence[Row], head: Head) -> None:
     journal = Journal(head, Journals(host).next_sequence())
     for row in changing:
         files = handler_on(host, row.setting.kind).files if row.stored_differs else None
-        own = or_none(files, journal, [row.to_be_set]) if files else None
-        row.problem = common or first_problem(own or ())
+        needed = or_none(files, journal, [row.to_be_set]) if files else None
+        row.problem = common or first_problem(needed or ())

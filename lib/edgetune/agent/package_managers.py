@@ -144,8 +144,8 @@ class Dpkg(PackageManager):
             os.close(descriptor)
 
     def install(self, package: Package) -> None:
-        own = f"{package.package}={package.version}"
-        self.host.run("apt-get", *_LOCK_WAIT, *_KEEP, *_INSTALL, own)
+        spelt = f"{package.package}={package.version}"
+        self.host.run("apt-get", *_LOCK_WAIT, *_KEEP, *_INSTALL, spelt)
 
 
 def _owners(found: str) -> List[str]:
@@ -186,11 +186,11 @@ class Rpm(PackageManager):
         return self.host.attempt("rpm", "-q", self.spelt(package))[0] == 0
 
     def probe(self, package: Package) -> None:
-        own = self.spelt(package)
-        status, output, complaint = self.host.attempt("dnf", "-q", "repoquery", own)
+        spelt = self.spelt(package)
+        status, output, complaint = self.host.attempt("dnf", "-q", "repoquery", spelt)
         if status != 0 or not output.strip():
             lines = complaint.strip().splitlines() or ["no repository has it"]
-            raise Unsupported(f"{own} cannot be installed: {lines[0]}")
+            raise Unsupported(f"{spelt} cannot be installed: {lines[0]}")
 
     def install(self, package: Package) -> None:
         # By itself dnf removes the oldest of more than three kernels.

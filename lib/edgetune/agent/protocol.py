@@ -144,7 +144,8 @@ class Request:
 
     def each(self, name: str) -> List["Request"]:
         """The objects of a list."""
-        return [Request(own, self.path(f"{name}[{i}]")) for i, own in enumerate(self._items(name))]
+        items = enumerate(self._items(name))
+        return [Request(item, self.path(f"{name}[{index}]")) for index, item in items]
 
     def _items(self, name: str) -> List[Any]:
         value = self.raw(name)

@@ -30,7 +30,7 @@ LINK_UP = 20.0
 def changes_network(journal: Journal) -> bool:
     """Whether it changes something that can cut the host off."""
     settings = [entry.setting for entry in journal.entries if entry.runtime or entry.stored]
-    return any(KINDS[own.kind].can_cut_off(own.target) for own in settings)
+    return any(KINDS[setting.kind].can_cut_off(setting.target) for setting in settings)
 
 
 def answering(host: Host) -> Dict[str, str]:

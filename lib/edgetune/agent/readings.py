@@ -43,9 +43,9 @@ def addresses(host: Host) -> List[Address]:
         from edgetune.agent.freebsd import readings
 
         return [
-            Address(own.name, address)
-            for own in readings.interfaces(host)
-            for address in own.addresses
+            Address(interface.name, address)
+            for interface in readings.interfaces(host)
+            for address in interface.addresses
         ]
     lines = host.run("ip", "-o", "address", "show").splitlines()
     found = [_ADDRESS.match(line) for line in lines]
@@ -97,8 +97,8 @@ class Mount:
     """One line of it; ``device`` is the number of a device."""
 
     def __init__(self, line: str) -> None:
-        own, _, of_filesystem = line.partition(" - ")
-        self.device, self.root, self.point, self.flags = map(_plain, own.split()[2:6])
+        of_mount, _, of_filesystem = line.partition(" - ")
+        self.device, self.root, self.point, self.flags = map(_plain, of_mount.split()[2:6])
         self.type, source, self.options = of_filesystem.split(" ", 2)
         self.source = _plain(source)
 
@@ -117,13 +117,13 @@ def mounts(host: Host) -> List[Mount]:
 def mount_over(host: Host, path: str) -> Optional[Mount]:
     """The mount that a real path below the host's root is in; None where nobody tells."""
     path = path if host.root == "/" else path[len(host.root) :]
-    over = [own for own in mounts(host) if f"{path}/".startswith(own.point.rstrip("/") + "/")]
-    return max(reversed(over), key=lambda own: len(own.point), default=None)
+    over = [mount for mount in mounts(host) if f"{path}/".startswith(mount.point.rstrip("/") + "/")]
+    return max(reversed(over), key=lambda mount: len(mount.point), default=None)
 
 
 def _plain(word: str) -> str:
     """A word of it without its escapes, which few have."""
-    return re.sub(r"\\([0-7]{3})", lambda own: chr(int(own.group(1), 8)), word)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), word)
 
 
 RESTART_WAIT = 30.0

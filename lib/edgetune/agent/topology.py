@@ -47,11 +47,11 @@ def node_numbers(host: Host) -> Iterator[int]:
 
 def node_of(host: Host, interface: str) -> Optional[int]:
     """The NUMA node of an interface's card; None where the kernel does not know it (-1)."""
-    text = told_by_card(host, interface, "numa_node")
+    text = device_attribute(host, interface, "numa_node")
     return int(text) if text.isdigit() else None
 
 
-def told_by_card(host: Host, interface: str, file: str) -> str:
+def device_attribute(host: Host, interface: str, file: str) -> str:
     """What an attribute of a card's device says, "" where it has none.
 
     A device of virtio has none: it is part of one of PCI, which has
@@ -96,9 +96,9 @@ def memory_of(host: Host) -> Memory:
     total = kib.get("MemTotal")
     nodes: Dict[str, Optional[int]] = {}
     for node in node_numbers(host):
-        own = memory_in(host.text(f"{NODES}/node{node}/meminfo")).get("MemTotal")
-        if own:
-            nodes[str(node)] = own
+        in_node = memory_in(host.text(f"{NODES}/node{node}/meminfo")).get("MemTotal")
+        if in_node:
+            nodes[str(node)] = in_node
     nodes = nodes or {"0": total}
     smallest = min(nodes.values(), key=lambda kb: kb or 0)
     return Memory(total, kib.get("SwapTotal"), nodes, smallest)
@@ -146,7 +146,7 @@ def deal(policy: str, queues: int, nodes: Sequence[Sequence[int]]) -> List[int]:
     """The next CPU of the node whose turn it is; each node takes its own round and round."""
     rounds = [itertools.cycle(cpus) for cpus in nodes]
     in_blocks, many = policy == "spread", len(nodes)
-    turns = [own * many // queues if in_blocks else own % many for own in range(queues)]
+    turns = [queue * many // queues if in_blocks else queue % many for queue in range(queues)]
     return [next(rounds[turn]) for turn in turns]
 
 
@@ -183,9 +183,9 @@ def all_online(topology: Topology, text: str) -> Set[int]:
 def placed(host: Host, interface: str, policy: str) -> Dict[str, Set[int]]:
     """The CPU that a policy gives each interrupt of an interface's queues, by its name."""
     found = queue_interrupts(host, interface)
-    queues = sorted({own.queue for own in found})
+    queues = sorted({interrupt.queue for interrupt in found})
     cpus = dict(zip(queues, cpus_of_queues(host, interface, policy, len(queues))))
-    return {own.name: {cpus[own.queue]} for own in found}
+    return {interrupt.name: {cpus[interrupt.queue]} for interrupt in found}
 
 
 def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> Dict[int, Set[int]]:
@@ -195,13 +195,14 @@ def cpus_that_serve(host: Host, interface: str, siblings: Sequence[Setting]) -> 
     """
     planned, online = _planned(host, interface, siblings), Topology(host).online
     found: Dict[int, Set[int]] = {}
-    for own in queue_interrupts(host, interface):
-        if own.name not in planned and own.allowed >= online and len(online) > 1:
+    for interrupt in queue_interrupts(host, interface):
+        if interrupt.name not in planned and interrupt.allowed >= online and len(online) > 1:
             raise Unsupported(
-                f"any CPU may serve {own.name}: nic.irq_affinity of {interface} has to come first"
+                f"any CPU may serve {interrupt.name}: "
+                f"nic.irq_affinity of {interface} has to come first"
             )
-        for queue in own.queues:
-            found.setdefault(queue, set()).update(planned.get(own.name, own.serving))
+        for queue in interrupt.queues:
+            found.setdefault(queue, set()).update(planned.get(interrupt.name, interrupt.serving))
     return found
 
 

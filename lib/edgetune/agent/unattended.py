@@ -251,7 +251,7 @@ def restore_by_hand(host: Host, tuning: str) -> None:
     with host.lock():
         journal = Journals(host).load(tuning) if re.fullmatch(TUNING, tuning) else None
         if journal is None:
-            names = ", ".join(own.tuning for own in Journals(host).all()) or "none"
+            names = ", ".join(other.tuning for other in Journals(host).all()) or "none"
             raise Refused(f"there is no such tuning on this host; there are: {names}")
         undone = take_back(host, journal)
     for row in undone.diff:

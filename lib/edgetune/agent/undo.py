@@ -108,12 +108,12 @@ class Stack:
         put_on(self._host, journal)
 
     def _row(self, journal: Journal, entry: Entry, running: Dict[str, Optional[Value]]) -> Row:
-        own, setting = entry.setting, entry.asked_for
-        before = running.get(own.id, entry.before.runtime)
-        live = handler_on(self._host, own.kind).live
+        changed, setting = entry.setting, entry.asked_for
+        before = running.get(changed.id, entry.before.runtime)
+        live = handler_on(self._host, changed.kind).live
         row = observe(self._host, setting, journal.tuning, None if live else before)
         if row.problem:
-            raise Failed(f"{own.id}: {row.problem}")
+            raise Failed(f"{changed.id}: {row.problem}")
         return row
 
     def _settle(self, journal: Journal, later: List[Journal]) -> None:
@@ -182,7 +182,7 @@ def take_back(host: Host, journal: Journal) -> Undone:
     """
     stack = Stack(host, journal)
     found = current_all(host, journal.entries)
-    settings = not all(own.before.is_like(now) for own, now in zip(journal.entries, found))
+    settings = not all(entry.before.is_like(now) for entry, now in zip(journal.entries, found))
     changed = settings or not all(
         is_as_remembered(host, name, was) for name, was in journal.files.items()
     )

@@ -62,25 +62,25 @@ def filled(template: str, values: Mapping[str, str]) -> str:
     address = values.get("address", "")
     if ":" in address:
         template = template.replace("{address}:", f"[{address}]:")
-    return re.sub(rf"\{{({'|'.join(values)})\}}", lambda found: values[found[1]], template)
+    return re.sub(rf"\{{({'|'.join(values)})\}}", lambda label: values[label[1]], template)
 
 
 def jump_parts(jump: str) -> tuple[str, str, int]:
     """User ("" for the usual one), address and port (22 unless given); ValueError for another."""
-    found = re.fullmatch(r"(?:([^@\s]+)@)?(\[[^\]]+\]|[^:@\[\]\s]+)(?::(\d{1,5}))?", jump)
-    if found is None or not 1 <= int(found[3] or 22) <= 65535:
+    match = re.fullmatch(r"(?:([^@\s]+)@)?(\[[^\]]+\]|[^:@\[\]\s]+)(?::(\d{1,5}))?", jump)
+    if match is None or not 1 <= int(match[3] or 22) <= 65535:
         raise ValueError("write it like admin@10.0.0.7:22 or [2001:db8::7]:22")
-    address = found[2].strip("[]")
+    address = match[2].strip("[]")
     canonical(address)
-    return found[1] or "", address, int(found[3] or 22)
+    return match[1] or "", address, int(match[3] or 22)
 
 
 def span_of_network(network: str) -> tuple[int, int]:
     """The first and the last prefix that a network overlaps, as numbers; ValueError for a text that
     is no network, or has host bits set."""
-    own = ipaddress.ip_network(network)
-    if own.version == 6 and own.overlaps(_MAPPED):
+    parsed = ipaddress.ip_network(network)
+    if parsed.version == 6 and parsed.overlaps(_MAPPED):
         raise ValueError(f"{network} holds IPv4 inside IPv6; write networks of IPv4, and others")
-    first = number_of_bytes(own.network_address.packed)
-    longer = own.prefixlen >= LENGTHS[own.version]
-    return first, first if longer else number_of_bytes(own.broadcast_address.packed)
+    first = number_of_bytes(parsed.network_address.packed)
+    longer = parsed.prefixlen >= LENGTHS[parsed.version]
+    return first, first if longer else number_of_bytes(parsed.broadcast_address.packed)

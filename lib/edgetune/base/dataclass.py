@@ -21,7 +21,7 @@ __all__ = ["dataclass"]
 
 def _dataclass(cls: type[Any] | None = None, *, frozen: bool = False) -> Any:
     """The decorator ``dataclass`` as far as this library uses it."""
-    return _made(cls, frozen) if cls else lambda own: _made(own, frozen)
+    return _made(cls, frozen) if cls else lambda decorated: _made(decorated, frozen)
 
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ def read_duration(value: object) -> float:
     ValueError tells the forms; its text shows what was given.
     """
     if isinstance(value, str):
-        found = _WRITTEN.fullmatch(value)
-        if found:
-            parts = (float(part or 0) for part in found.groups())
+        match = _WRITTEN.fullmatch(value)
+        if match:
+            parts = (float(part or 0) for part in match.groups())
             seconds = float(sum(n * size for n, size in zip(parts, (*_SIZES.values(), 1, 1))))
             return _bounded(int(seconds) if seconds.is_integer() else seconds)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):

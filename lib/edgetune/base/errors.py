@@ -94,7 +94,7 @@ class NoAnswerError(StoreError):
 
 
 class SourceError(EdgetuneError):
-    """A metric source that keeps samples did not answer, or what it told is not whole.
+    """A metric source that keeps samples did not answer, or its answer is not whole.
 
     It concerns the PoPs of this source alone, and says nothing about a tuning.
     """

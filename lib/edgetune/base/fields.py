@@ -204,14 +204,14 @@ class Fields:
     ) -> tuple[str, ...]:
         """A list of strings; with a ``pattern`` each is like it, and one that is given has some."""
         values = self.items(field, default)
-        found = tuple(self._text(f"{field}[{i}]", value) for i, value in enumerate(values))
+        texts = tuple(self._text(f"{field}[{i}]", value) for i, value in enumerate(values))
         if pattern is not None:
-            for index, text in enumerate(found):
+            for index, text in enumerate(texts):
                 if not re.fullmatch(pattern, text):
                     raise self.wrong(f"{field}[{index}]", f"{text!r} {expected(pattern)}")
-            if not found and self.raw(field, default) is not default:
+            if not texts and self.raw(field, default) is not default:
                 raise self.wrong(field, "is empty")
-        return found
+        return texts
 
     def items(self, field: str, default: Sequence[object] = _REQUIRED) -> list[object]:
         """A list, of anything."""

@@ -100,12 +100,12 @@ def yaml_files(directory: Path) -> dict[str, Path]:
     InputError names what is no directory, or cannot be read.
     """
     try:
-        found = sorted(directory.iterdir())
+        entries = sorted(directory.iterdir())
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise InputError(str(directory), None, f"cannot be read: {error.strerror}") from None
-    return {path.stem: path for path in found if path.suffix == ".yaml"}
+    return {path.stem: path for path in entries if path.suffix == ".yaml"}
 
 
 def load_yaml(path: Path, lines: dict[str, int] | None = None) -> Any:
@@ -170,10 +170,10 @@ class _Open:
         """The value at its end: its own keys go before those that it merges."""
         if isinstance(self.value, list) or not self.merged:
             return self.value
-        found: dict[str, object] = {}
+        merged: dict[str, object] = {}
         for each in reversed(self.merged):
-            found.update(each)
-        return {**found, **self.value}
+            merged.update(each)
+        return {**merged, **self.value}
 
 
 class _Document:
@@ -263,10 +263,10 @@ class _Document:
         self._grow(event, size)
         self._put(event, value, levels)
 
-    def _remember(self, event: yaml.Event, anchor: str, found: tuple[object, int, int]) -> None:
+    def _remember(self, event: yaml.Event, anchor: str, node: tuple[object, int, int]) -> None:
         if anchor in self._anchors:
             self._refuse(event, f"the anchor &{anchor[:100]} is given twice")
-        self._anchors[anchor] = found
+        self._anchors[anchor] = node
 
     def _grow(self, event: yaml.Event, size: int) -> None:
         self._note(event)
@@ -319,7 +319,7 @@ class _Document:
 
     def _mappings(self, event: yaml.Event, value: object) -> list[Mapping[str, object]]:
         listed = value if isinstance(value, list) else [value]
-        mappings: list[Mapping[str, object]] = [own for own in listed if isinstance(own, dict)]
+        mappings: list[Mapping[str, object]] = [part for part in listed if isinstance(part, dict)]
         if len(mappings) < len(listed):
             self._refuse(event, "only a mapping, or a list of mappings, can be merged")
         return mappings

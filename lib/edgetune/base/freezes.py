@@ -106,13 +106,13 @@ def closed_spans(
     closed: Sequence[Freeze | Event], begin: float, end: float
 ) -> list[tuple[float, float]]:
     """From when to when any is in force between two moments, in order; none touches the next."""
-    found: list[tuple[float, float]] = []
+    spans: list[tuple[float, float]] = []
     for start, stop in sorted(span for each in closed for span in each.spans(begin, end)):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        if spans and start <= spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], stop))
         elif stop > begin:
-            found.append((start, stop))
-    return [(start, stop) for start, stop in found if start < end]
+            spans.append((start, stop))
+    return [(start, stop) for start, stop in spans if start < end]
 
 
 def written(closed: Sequence[Freeze | Event]) -> list[dict[str, object]]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All mistakes of a document, of which a reader names the first: what that names is put right in a
-copy, as well as can be told, and the copy is read again.
+copy, as well as can be known, and the copy is read again.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ def read_on(document: object, read: Callable[[Any], object], where: str) -> Read
 
     One mistake may hide another of the same entry, where that cannot be read without it.
     """
-    draft, found = _Draft(document), dict[str, InputError]()
+    draft, mistakes = _Draft(document), dict[str, InputError]()
     for _ in range(_READS):
         try:
-            return Read([*found.values()], read(draft.data))
+            return Read([*mistakes.values()], read(draft.data))
         except InputError as error:
             steps = [*draft.steps(error.field or "")]
             field = steps[-1].field if steps else error.field or ""
             # What lies around a mistake may lack what was taken away for it, and what lies in it
             # may be a stand-in.
-            if not any(_is_in(seen, field) or _is_in(field, seen) for seen in found):
-                found[field] = InputError(error.where, field, error.problem)
-            is_own = error.where == where and len(found) < MOST
+            if not any(_is_in(seen, field) or _is_in(field, seen) for seen in mistakes):
+                mistakes[field] = InputError(error.where, field, error.problem)
+            is_own = error.where == where and len(mistakes) < MOST
             if not (is_own and draft.mends(steps, error.problem)):
                 break
-    return Read([*found.values()], None)
+    return Read([*mistakes.values()], None)
 
 
 class _Draft:
@@ -72,7 +72,9 @@ class _Draft:
         while field:
             index = re.match(r"\[(\d+)\]", field)
             if isinstance(node, dict):
-                key: Any = max((own for own in node if _is_in(field, own)), key=len, default=field)
+                key: Any = max(
+                    (name for name in node if _is_in(field, name)), key=len, default=field
+                )
                 written += f".{key}" if written else key
                 field = field[len(key) :]
             elif isinstance(node, list) and index and int(index[1]) < len(node):

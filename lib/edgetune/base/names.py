@@ -56,8 +56,8 @@ def _spans(names: Sequence[str]) -> list[list[str]]:
 
 
 def _follower(name: str) -> str:
-    found = re.fullmatch(r"(.*?)(\d+)", name)
-    if found is None:
+    match = re.fullmatch(r"(.*?)(\d+)", name)
+    if match is None:
         return ""
-    head, number = found.groups()
+    head, number = match.groups()
     return f"{head}{int(number) + 1:0{len(number)}}"

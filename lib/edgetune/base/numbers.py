@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 
 TIMES = 3.0
-"""From which ratio on it is told as one, and no more as a share."""
+"""From which ratio on it is written as one, and no more as a share."""
 _UNSEEN = 0.05
 """Percent that are shown as none."""
 

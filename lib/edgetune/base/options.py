@@ -146,8 +146,8 @@ def read_options(given: Fields, kind: type[Kind], without: Container[str] = ()) 
 
     Those ``without`` keep their defaults, and may not be given.
     """
-    own = [each for each in options_of(kind) if each.name not in without]
-    made = kind(**{each.name: each.read(given) for each in own})
+    wanted = [option for option in options_of(kind) if option.name not in without]
+    made = kind(**{option.name: option.read(given) for option in wanted})
     given.done()
     check_options(made, given.wrong)
     return made

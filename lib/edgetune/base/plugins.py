@@ -35,8 +35,8 @@ class Plugins(Mapping[str, Plugin]):
         """KeyError for a name that is none; InputError for an entry point that gives no class."""
         if name not in self._files:
             return self._loaded(name)
-        found: Plugin = getattr(import_module(f"{self._package}.{name}"), self._attribute)
-        return found
+        plugin: Plugin = getattr(import_module(f"{self._package}.{name}"), self._attribute)
+        return plugin
 
     def __contains__(self, name: object) -> bool:
         return name in self._files or name in self._entry_points
@@ -82,8 +82,8 @@ class Plugins(Mapping[str, Plugin]):
         every: Any = entry_points()
         # A mapping of groups alone up to Python 3.9.
         of = getattr(every, "select", None)
-        found = of(group=self._package) if of else every.get(self._package, ())
+        points = of(group=self._package) if of else every.get(self._package, ())
         by_name: dict[str, dict[str, EntryPoint]] = {}
-        for each in found:
-            by_name.setdefault(each.name, {})[each.value] = each
+        for point in points:
+            by_name.setdefault(point.name, {})[point.value] = point
         return by_name

@@ -119,8 +119,8 @@ def load_campaign(path: Path, load: Load = load_yaml) -> Campaign:
     zone = read_zone(fields, "UTC")
     gates = _read_gates(fields, Gates(), zone)
     # Each PoP has its own seed and hosts.
-    own = ("seed", "only", "exclude")
-    options = read_options(fields.inside("rollout", {}), Options, without=own)
+    by_pop = ("seed", "only", "exclude")
+    options = read_options(fields.inside("rollout", {}), Options, without=by_pop)
     # A person waits for one rollout, and a campaign for many.
     from_past = fields.inside("rollout", {}).flag("past_baseline", True)
     options = replace(options, past_baseline=from_past)
@@ -160,14 +160,14 @@ def pops_by_ring(campaign: Campaign, inventory: Inventory) -> dict[str, tuple[st
         selecting = [ring.name for ring in campaign.rings if ring.selects(inventory.pop(pop))]
         if selecting:
             owner.setdefault(pop, selecting[0])
-    found = {
+    pops = {
         ring.name: tuple(pop for pop in names if owner.get(pop) == ring.name)
         for ring in campaign.rings
     }
     for index, ring in enumerate(campaign.rings):
-        if not found[ring.name]:
+        if not pops[ring.name]:
             raise InputError(campaign.where, f"rings[{index}]", f"{ring.name} has no PoP")
-    return found
+    return pops
 
 
 def _read_ring(fields: Fields, options: Options, gates: Gates, zone: str) -> Ring:

@@ -65,11 +65,11 @@ def draw_groups(
 def _drawn(
     pop: Pop, touched: Sequence[str], options: Options, *facts: Mapping[str, str]
 ) -> dict[str, Groups]:
-    found = _by_stratum(pop, touched, facts)
+    strata_hosts = _by_stratum(pop, touched, facts)
     dice = random.Random(options.seed)
     strata = {}
-    for stratum in sorted(found):
-        hosts = sorted(found[stratum])
+    for stratum in sorted(strata_hosts):
+        hosts = sorted(strata_hosts[stratum])
         dice.shuffle(hosts)
         size = test_hosts(len(hosts), options)
         strata[stratum] = Groups(hosts[:size], hosts[size:])
@@ -83,14 +83,14 @@ def _by_stratum(
     alike: dict[str, list[str]] = {}
     for name in touched:
         alike.setdefault(pop.host(name).hardware, []).append(name)
-    found: dict[str, list[str]] = {}
+    strata: dict[str, list[str]] = {}
     for hardware, hosts in alike.items():
         # A fact that all of them share does not name a stratum.
         apart = [known for known in facts if len({known.get(host, "") for host in hosts}) > 1]
         for host in hosts:
             common = [hardware or "any", *(known.get(host, "") for known in apart)]
-            found.setdefault(", ".join(filter(None, common)), []).append(host)
-    return found
+            strata.setdefault(", ".join(filter(None, common)), []).append(host)
+    return strata
 
 
 def test_hosts(hosts: int, options: Options) -> int:
@@ -98,7 +98,7 @@ def test_hosts(hosts: int, options: Options) -> int:
     return min(max(round(options.test_fraction * hosts), 1), hosts - 1)
 
 
-Own = TypeVar("Own", HostSetting, SettingRow)
+Row = TypeVar("Row", HostSetting, SettingRow)
 
 
 def make_plan(
@@ -175,12 +175,12 @@ def make_plan(
     return plan.signed()
 
 
-def settings_by_agent(rows: Iterable[Own]) -> list[Own]:
+def settings_by_agent(rows: Iterable[Row]) -> list[Row]:
     """Those settings, or rows of a plan about them, that the agent of a host takes."""
     return [row for row in rows if not KINDS[kind_of(row.id)].by_bmc]
 
 
-def settings_by_bmc(rows: Iterable[Own]) -> list[Own]:
+def settings_by_bmc(rows: Iterable[Row]) -> list[Row]:
     """Those that its BMC takes."""
     return [row for row in rows if KINDS[kind_of(row.id)].by_bmc]
 
@@ -197,7 +197,7 @@ def _left_out(tuning: Tuning, observed: Sequence[SettingRow]) -> dict[str, str]:
     }
 
 
-def _without(left_out: Container[str], rows: Iterable[Own]) -> list[Own]:
+def _without(left_out: Container[str], rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row.id not in left_out]
 
 
@@ -252,7 +252,7 @@ def _batches(
     control = _cut(apart, [host for stratum in strata.values() for host in stratum.control], size)
     changes = [PlannedBatch("test", "change", hosts) for hosts in test]
     # A tuning that reboots is compared with control hosts that rebooted at the same time.
-    shams = [PlannedBatch("control", "sham", own) for own in control if disruption == "reboot"]
+    shams = [PlannedBatch("control", "sham", hosts) for hosts in control if disruption == "reboot"]
     promotions = [PlannedBatch("control", "change", hosts) for hosts in control]
     woven: list[PlannedBatch] = []
     for index in range(max(len(changes), len(shams))):
@@ -299,13 +299,13 @@ def _profiles(
     left_out: Mapping[str, Mapping[str, str]],
 ) -> list[Profile]:
     # Hosts that are alike share one entry, so that the record of a large PoP stays small.
-    found: dict[str, Profile] = {}
+    profiles: dict[str, Profile] = {}
     for host in touched:
-        # Why a setting cannot be changed is told where it is left out.
+        # Why a setting cannot be changed stands where it is left out.
         before = [replace(row, reason=None) for row in observed[host]]
-        own = Profile([*rendered[host]], before, [], dict(left_out[host]))
-        found.setdefault(digest_of(encoded(own)), own).hosts.append(host)
-    return list(found.values())
+        profile = Profile([*rendered[host]], before, [], dict(left_out[host]))
+        profiles.setdefault(digest_of(encoded(profile)), profile).hosts.append(host)
+    return list(profiles.values())
 
 
 def _refuse_powerless(plan: Plan) -> None:

@@ -35,16 +35,16 @@ def misfits(tuning: Tuning, facts: Facts) -> list[str]:
     """Why a tuning is not for the host with these facts; empty when it is."""
     known = taken(HostFacts, facts)
     foreign = [
-        f"{own.where}.kind: {why}"
-        for own in tuning.settings
-        if not own.optional and (why := KINDS[own.kind].refusal_on(known.system))
+        f"{setting.where}.kind: {why}"
+        for setting in tuning.settings
+        if not setting.optional and (why := KINDS[setting.kind].refusal_on(known.system))
     ]
     if foreign:
         return foreign
-    targets = [target for own in tuning.settings for target in _targets(tuning, own, known)]
+    targets = [target for setting in tuning.settings for target in _targets(tuning, setting, known)]
     interfaces = sorted({*filter(None, (target.get("interface") for target in targets))})
-    each = any(own.target.get("interface") == EACH for own in tuning.settings)
-    if each and not interfaces:
+    is_each = any(setting.target.get("interface") == EACH for setting in tuning.settings)
+    if is_each and not interfaces:
         drivers = " or ".join(tuning.applies_to.drivers)
         return ["no interface is up" + (f" and has the driver {drivers}" if drivers else "")]
     return [*tuning.applies_to.problems(known, interfaces)]

@@ -68,7 +68,7 @@ def read_applicability(fields: Fields) -> Applicability:
     if fields.raw("applies_to", None) is None:
         return Applicability()
     below = fields.inside("applies_to")
-    found = Applicability(
+    applicability = Applicability(
         os=below.texts("os", ()),
         kernel=below.text("kernel", "", pattern=_KERNEL),
         drivers=below.texts("drivers", ()),
@@ -77,13 +77,13 @@ def read_applicability(fields: Fields) -> Applicability:
         numa_nodes=below.whole("numa_nodes", 0, minimum=1),
     )
     below.done()
-    return found
+    return applicability
 
 
 def _version(text: str) -> tuple[int, ...]:
     """``(5, 13)`` for "5.13" and for "5.13-rc1"."""
-    found = re.match(r"[0-9]{1,9}(\.[0-9]{1,9})*", text)
-    return tuple(int(part) for part in found.group().split(".")) if found else ()
+    match = re.match(r"[0-9]{1,9}(\.[0-9]{1,9})*", text)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
 def _any_of(names: Sequence[str]) -> str:
@@ -192,7 +192,7 @@ def load_tuning(
     intent = _read_intent(fields.inside("intent"), metrics)
     guards = tuple(_read_guard(guard, metrics) for guard in fields.each("guards"))
     judged = [intent.metric, *(guard.metric for guard in guards), WORK]
-    parts = [part for own in judged for part in metrics[own].parts]
+    parts = [part for metric in judged for part in metrics[metric].parts]
     tuning = Tuning(
         name=name,
         version=fields.text("version", pattern=_VERSION),
@@ -270,17 +270,17 @@ def _in_words(markdown: str) -> str:
 
 def _read_target(fields: Fields, kind: Kind) -> Mapping[str, str]:
     target = {}
-    for name, own in kind.target.items():
-        pattern = rf"{own.pattern}|\{EACH}" if name == "interface" else own.pattern
-        target[name] = fields.text(name, pattern=Pattern(pattern, _in_words(own.meaning)))
-        why = own.refusal(target[name])
+    for name, part in kind.target.items():
+        pattern = rf"{part.pattern}|\{EACH}" if name == "interface" else part.pattern
+        target[name] = fields.text(name, pattern=Pattern(pattern, _in_words(part.meaning)))
+        why = part.refusal(target[name])
         if why:
             raise fields.wrong(name, why)
     return target
 
 
 def _read_value(fields: Fields, kind: Kind, target: Mapping[str, str]) -> Value:
-    """The value as it is written, seen to be one as far as that can be told without a host."""
+    """The value as it is written, checked as far as that is possible without a host."""
     raw = fields.raw("value")
     written: Value
     if isinstance(kind.value, Parts):

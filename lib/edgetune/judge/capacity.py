@@ -2,7 +2,7 @@
 """How much of its PoP's traffic a host carries before it reaches a limit.
 
 The share of the requests that a host gets is that of its weight among all weights in service. Both
-hosts of a pair climb the same ``ladder`` of weights. Load is told in multiples of the usual share.
+hosts of a pair climb the same ``ladder`` of weights. Load is in multiples of the usual share.
 The load at which a host reached a limit lies between two rungs: it is interpolated between what the
 metric was on both.
 """
@@ -56,7 +56,7 @@ def ladder(
         fits = min(wanted * others / open_ + _ROUNDING if open_ > 0 else math.inf, heaviest)
         if int(fits) > weights[-1]:
             weights.append(int(fits))
-    return Ladder(weights, [share_of(own, others + together * own) for own in weights])
+    return Ladder(weights, [share_of(w, others + together * w) for w in weights])
 
 
 def share_of(weight: int, total: int) -> float:
@@ -78,20 +78,20 @@ def levels_in(
     from edgetune.judge.series import read_window
 
     window = read_window(samples, hosts, start, end, end - start, metrics)
-    found: dict[str, dict[str, float | None]] = {host: {} for host in hosts}
+    levels: dict[str, dict[str, float | None]] = {host: {} for host in hosts}
     for name, metric in metrics.items():
         scale = metric.unit_of(window.exposures[name]).scale
         if metric.histogram:
             counts = window.histograms[metric.histogram.of].counts.sum(axis=1)
             values = quantile(counts, metric.histogram)
         else:
-            own = window.metrics[name]
-            exposed = np.nansum(own.exposure, axis=1)
-            events = np.where(exposed > 0, np.nansum(own.events, axis=1), np.nan)
+            series = window.metrics[name]
+            exposed = np.nansum(series.exposure, axis=1)
+            events = np.where(exposed > 0, np.nansum(series.events, axis=1), np.nan)
             values = events / np.where(exposed > 0, exposed, 1.0)
         for host, value in zip(hosts, values):
-            found[host][name] = float(value * scale) if np.isfinite(value) else None
-    return found
+            levels[host][name] = float(value * scale) if np.isfinite(value) else None
+    return levels
 
 
 def limits_of(
@@ -108,15 +108,15 @@ def limits_of(
     ``usual`` is what both hosts of the pair showed at their usual weight. An optional guard that
     was not measured then is left out.
     """
-    found: dict[str, float | None] = {}
+    limits: dict[str, float | None] = {}
     for guard in guards:
-        own = usual[host].get(guard.metric)
-        if own is not None or not guard.optional:
-            found[guard.metric] = _beyond(metrics[guard.metric], own, guard.margin)
+        level = usual[host].get(guard.metric)
+        if level is not None or not guard.optional:
+            limits[guard.metric] = _beyond(metrics[guard.metric], level, guard.margin)
     stated = limit if limit is not None else usual[untuned].get(metric)
     rise = RISE if limit is None else 0.0
-    found[metric] = _beyond(metrics[metric], stated, rise)
-    return found
+    limits[metric] = _beyond(metrics[metric], stated, rise)
+    return limits
 
 
 def _beyond(metric: Metric, level: float | None, share: float) -> float | None:
@@ -153,7 +153,7 @@ def crossing(rungs: Sequence[Rung], host: str, metric: str, limit: float) -> flo
     """The load at which a host whose newest rung is beyond a limit reached it."""
     now = rungs[-1]
     before = rungs[-2] if len(rungs) > 1 else None
-    low, high = (own.levels.get(host, {}).get(metric) if own else None for own in (before, now))
+    low, high = (rung.levels.get(host, {}).get(metric) if rung else None for rung in (before, now))
     if before is None or low is None or high is None or low == high:
         return now.load
     share = min(1.0, max(0.0, (limit - low) / (high - low)))
@@ -163,8 +163,8 @@ def crossing(rungs: Sequence[Rung], host: str, metric: str, limit: float) -> flo
 def ratio_over(measured: Capacity) -> CapacityRatio | None:
     """Over all pairs of which anything is known; None where none is, or where they tell bounds of
     both kinds. Its interval is that of Student's t over the logarithms of the pairs' ratios."""
-    told = [_ratio_of(*pair) for pair in zip(measured.plan.pairs, measured.pairs)]
-    known = [(math.log(ratio), bound) for ratio, bound in filter(None, told)]
+    ratios = [_ratio_of(*pair) for pair in zip(measured.plan.pairs, measured.pairs)]
+    known = [(math.log(ratio), bound) for ratio, bound in filter(None, ratios)]
     kinds = {bound for _, bound in known} - {"exactly"}
     if not known or len(kinds) > 1:
         return None
@@ -191,36 +191,36 @@ def with_unit(limit: float, metric: Metric) -> str:
     return f"{number(limit)} {metric.unit}".rstrip()
 
 
-def ratio_text(own: CapacityRatio) -> str:
+def ratio_text(ratio: CapacityRatio) -> str:
     """A ratio in few words: "at least +23 %"."""
     words = {"at_least": "at least ", "at_most": "at most "}
-    return f"{words.get(own.bound, '')}{share(own.ratio)}"
+    return f"{words.get(ratio.bound, '')}{share(ratio.ratio)}"
 
 
-def conclusion(own: Capacity) -> str:
+def conclusion(measured: Capacity) -> str:
     """What was measured, in one line, with what was found of weights."""
-    return "; ".join([measured_text(own), *own.notes])
+    return "; ".join([measured_text(measured), *measured.notes])
 
 
-def measured_text(own: Capacity) -> str:
+def measured_text(measured: Capacity) -> str:
     """What was measured, and what ended it early."""
-    told = f"stopped: {own.stopped}; " if own.stopped else ""
-    ratio, plan = own.ratio, own.plan
+    early = f"stopped: {measured.stopped}; " if measured.stopped else ""
+    ratio, plan = measured.ratio, measured.plan
     if ratio is None:
-        return f"{told}no ratio of tuned to untuned hosts was measured"
+        return f"{early}no ratio of tuned to untuned hosts was measured"
     interval = f" ({bounds(ratio.interval)})" if ratio.interval else ""
     passes = f"{plan.metric} passes its limit"
     if plan.limit is not None and plan.definition:
         passes = limit_text(plan.metric, plan.limit, plan.definition)
     return (
-        f"{told}tuned hosts carry {more_load(ratio.ratio, 'untuned ones', ratio.bound)}{interval} "
-        f"before {passes} or a guard its own limit, by {ratio.pairs} of {len(own.pairs)} pairs"
+        f"{early}tuned hosts carry {more_load(ratio.ratio, 'untuned ones', ratio.bound)}{interval} "
+        f"before {passes} or a guard its own limit, by {ratio.pairs} of {len(measured.pairs)} pairs"
     )
 
 
-def _ratio_of(planned: PlannedPair, own: PairMeasured) -> tuple[float, str] | None:
+def _ratio_of(planned: PlannedPair, measured: PairMeasured) -> tuple[float, str] | None:
     """Of one pair; None where one host has neither bound, or the bounds tell nothing together."""
-    tuned, untuned = (_capacity(own, host) for host in planned.hosts)
+    tuned, untuned = (_capacity(measured, host) for host in planned.hosts)
     if tuned is None or untuned is None:
         return None
     # A larger capacity of the untuned host makes the ratio smaller.
@@ -231,8 +231,8 @@ def _ratio_of(planned: PlannedPair, own: PairMeasured) -> tuple[float, str] | No
     return tuned[0] / untuned[0], kinds.pop() if kinds else "exactly"
 
 
-def _capacity(own: PairMeasured, host: str) -> tuple[float, str] | None:
+def _capacity(pair: PairMeasured, host: str) -> tuple[float, str] | None:
     """One that was beyond a limit at its usual weight carries that at most."""
-    if host in own.crossed:
-        return own.crossed[host], "exactly" if host in own.carried else "at_most"
-    return (own.carried[host], "at_least") if host in own.carried else None
+    if host in pair.crossed:
+        return pair.crossed[host], "exactly" if host in pair.carried else "at_most"
+    return (pair.carried[host], "at_least") if host in pair.carried else None

@@ -93,11 +93,11 @@ class Comparison:
     def spans(self) -> Mapping[str, slice]:
         """The same as parts of the blocks, and the parts by which a benefit is seen to last."""
         count = len(self.blocks)
-        found = {"soak": count}
+        counts = {"soak": count}
         for name, newest in (("quarter", _newest(self.plan, self.blocks, 1 / 4)), ("last", 1)):
-            if all(newest < longer for longer in found.values()):
-                found[name] = newest
-        spans = {name: slice(count - newest, count) for name, newest in found.items()}
+            if all(newest < longer for longer in counts.values()):
+                counts[name] = newest
+        spans = {name: slice(count - newest, count) for name, newest in counts.items()}
         return {**spans, **self.parts}
 
     @property
@@ -105,10 +105,10 @@ class Comparison:
         """The first quarter of the soak and the rest, the last third and what is before it: as
         parts of the blocks, as far as there are such."""
         count, (first, late) = len(self.blocks), self.cuts
-        found = {"first": slice(0, first), "rest": slice(first, count)} if first else {}
+        parts = {"first": slice(0, first), "rest": slice(first, count)} if first else {}
         if late < count:
-            found.update(before=slice(0, late), third=slice(late, count))
-        return found
+            parts.update(before=slice(0, late), third=slice(late, count))
+        return parts
 
     @property
     def cuts(self) -> tuple[int, int]:
@@ -156,11 +156,11 @@ class Comparison:
         of this logarithm as well, and hosts tell nothing."""
         silent = np.isin(self.draws.hosts, list(without))
         biased, seen, loads = [], [], []
-        for own in self.columns:
-            supposed = self.worse(own.metric) * bias[own.metric]
-            biased.append(self._changes(own.metric, own.window, supposed, silent=silent))
-            seen.append(self._changes(own.metric, own.window, silent=silent))
-            loads.append(self._loads(own.metric, own.window, silent))
+        for column in self.columns:
+            supposed = self.worse(column.metric) * bias[column.metric]
+            biased.append(self._changes(column.metric, column.window, supposed, silent=silent))
+            seen.append(self._changes(column.metric, column.window, silent=silent))
+            loads.append(self._loads(column.metric, column.window, silent))
         beyond_load = np.stack(seen) - np.stack(loads, axis=1)
         least = self.draws.statistics(np.stack(biased, axis=1))
         return np.stack([np.minimum(least, self.draws.statistics(end.T)) for end in beyond_load])
@@ -183,9 +183,9 @@ class Comparison:
             changes = [self._changes(metric, window, log) for log in LOGS]
             at_ratios = [*self.draws.statistics(np.stack(changes, axis=1)).T]
         worse, alpha = self.worse(metric), self.plan.options.alpha_benefit
-        found = worse * (np.stack(at_ratios, axis=1) - self._explained(metric, window)[:, :, None])
-        low = min(least_kept(end, LOGS, self._shown, alpha) for end in found)
-        high = max(-least_kept(-end[:, ::-1], -LOGS[::-1], self._shown, alpha) for end in found)
+        sides = worse * (np.stack(at_ratios, axis=1) - self._explained(metric, window)[:, :, None])
+        low = min(least_kept(end, LOGS, self._shown, alpha) for end in sides)
+        high = max(-least_kept(-end[:, ::-1], -LOGS[::-1], self._shown, alpha) for end in sides)
         return low, high
 
     def load_moved(self, window: str = "soak") -> float:
@@ -211,11 +211,11 @@ class Comparison:
         errors of all strata which makes test hosts look best."""
         ends, strata = self._loads(self.metric, "soak"), self.draws.strata
         middle, half = (ends[0] + ends[-1]) / 2, (ends[-1] - ends[0]) / 2
-        own = strata[:, None] == np.arange(strata.max() + 1)
-        reach = self.draws.observed(half[:, None] * own)
+        members = strata[:, None] == np.arange(strata.max() + 1)
+        reach = self.draws.observed(half[:, None] * members)
         most = math.sqrt(float(reach @ reach))
-        found: Array = middle - half * (reach / most if most > 0 else reach)[strata]
-        return found
+        apart: Array = middle - half * (reach / most if most > 0 else reach)[strata]
+        return apart
 
     def fading(self) -> tuple[str, float, float, float] | None:
         """Whether the intent's metric got worse within the soak, by a test of its last third
@@ -287,8 +287,8 @@ class Comparison:
         if self.allowed:
             allowed = self.worse(self.metric) * self.allowed
             asked["allowed", self.metric, ""] = self._changes(self.metric, "soak", allowed)
-        found = self.draws.statistics(np.stack([*asked.values()], axis=1).astype(float))
-        return dict(zip(asked, found.T))
+        statistics = self.draws.statistics(np.stack([*asked.values()], axis=1).astype(float))
+        return dict(zip(asked, statistics.T))
 
     @cached_property
     def _load_explains(self) -> bool:
@@ -311,8 +311,8 @@ class Comparison:
 
     def _load(self, window: str, theta: float, silent: Array | bool = False) -> Array:
         """The logarithm of how the load of each host changed, as a metric that keeps ``theta``."""
-        found = change(self.before(WORK), self.after(WORK, window), theta)
-        return filled(np.where(silent, np.nan, found), self.draws.strata)
+        moved = change(self.before(WORK), self.after(WORK, window), theta)
+        return filled(np.where(silent, np.nan, moved), self.draws.strata)
 
     def _margin(self, metric: str, window: str) -> float:
         """The change that is no harm yet in a window, as a logarithm."""
@@ -337,17 +337,17 @@ class Comparison:
             return np.zeros(len(self.draws.hosts))
         kept = self.theta[metric] if theta is None else theta
         after = self.after(metric, window, supposed)
-        found = self.worse(metric) * change(self.before(metric), after, kept)
-        return filled(np.where(silent, np.nan, found), self.draws.strata)
+        changes = self.worse(metric) * change(self.before(metric), after, kept)
+        return filled(np.where(silent, np.nan, changes), self.draws.strata)
 
     @cached_property
     def theta(self) -> Mapping[str, float]:
         """How much of a host's baseline lasts, by its two halves, for each metric."""
-        strata, found = self.draws.strata, {}
+        strata, lasts = self.draws.strata, {}
         for metric in self.shown:
             halves = self._rates_of(metric).halves()
-            found[metric] = lasting(self.before(metric), *halves, strata)
-        return found
+            lasts[metric] = lasting(self.before(metric), *halves, strata)
+        return lasts
 
     def before(self, metric: str) -> Array:
         """The logarithm of each host's rate in the baseline."""
@@ -388,23 +388,23 @@ class Comparison:
 
     def events(self, metric: str) -> float:
         """How many there were on all hosts together, in units of the metric."""
-        own = self._rates_of(metric)
-        return float(np.nansum(own.events_before()) + own.events().sum())
+        rates = self._rates_of(metric)
+        return float(np.nansum(rates.events_before()) + rates.events().sum())
 
     def few_requests(self, metric: str) -> dict[str, list[str]]:
         """By window, the hosts with too few requests for a quantile, of those that counted them:
         a host whose log has no line any more serves nobody, or writes another one."""
-        own = self._rates_of(metric)
-        if own.errors() is None:
+        rates = self._rates_of(metric)
+        if rates.errors() is None:
             return {}
         windows: dict[str, Sequence[Part]] = {"baseline": [self.baseline], "soak": self.blocks}
-        found = {}
-        for (name, parts), level in zip(windows.items(), own.levels()):
+        few = {}
+        for (name, parts), level in zip(windows.items(), rates.levels()):
             facts = [part.facts.measured for part in parts]
-            known = [own.known.get(metric, {}) for own in facts if own]
-            lost = [h for h, each in zip(self.draws.hosts, level) if math.isnan(each)]
-            found[name] = [h for h in lost if any(own.get(h, 0.0) > 0 for own in known)]
-        return {name: each for name, each in found.items() if each}
+            known = [measured.known.get(metric, {}) for measured in facts if measured]
+            lost = [h for h, value in zip(self.draws.hosts, level) if math.isnan(value)]
+            few[name] = [h for h in lost if any(shares.get(h, 0.0) > 0 for shares in known)]
+        return {name: hosts for name, hosts in few.items() if hosts}
 
     def requests_error(self, metric: str) -> float | None:
         """By which share the ratio may be off because there were so few requests, one standard

@@ -34,11 +34,11 @@ Lost = Mapping[str, Sequence[str]]
 
 def wanted(plan: Plan) -> dict[str, bool]:
     """What a rollout rests on, by metric: True for what may stay unmeasured."""
-    found = {plan.intent.metric: False}
+    metrics = {plan.intent.metric: False}
     for guard in plan.guards:
         without = guard.metric == WORK and plan.options.without_packets
-        found.setdefault(guard.metric, guard.optional or without)
-    return found
+        metrics.setdefault(guard.metric, guard.optional or without)
+    return metrics
 
 
 def baseline_doubts(plan: Plan, hosts: Sequence[str], baseline: Facts) -> list[Doubt]:
@@ -48,7 +48,7 @@ def baseline_doubts(plan: Plan, hosts: Sequence[str], baseline: Facts) -> list[D
     needed = [metric for metric, optional in wanted(plan).items() if not optional]
     silent = silent_hosts(hosts, baseline)
     lost = {metric: _lost(metric, hosts, silent, baseline.measured) for metric in needed}
-    return [*_told(metrics_of(plan), lost, baseline.measured, "baseline", "is not measured")]
+    return [*_gap_doubts(metrics_of(plan), lost, baseline.measured, "baseline", "is not measured")]
 
 
 def unwatched(plan: Plan, hosts: Sequence[str], baseline: Facts) -> list[Unwatched]:
@@ -58,7 +58,7 @@ def unwatched(plan: Plan, hosts: Sequence[str], baseline: Facts) -> list[Unwatch
     optional = [metric for metric, may_be_absent in wanted(plan).items() if may_be_absent]
     silent = silent_hosts(hosts, baseline)
     lost = {metric: _lost(metric, hosts, silent, baseline.measured) for metric in optional}
-    return [Unwatched(metric, own) for metric, own in lost.items() if own]
+    return [Unwatched(metric, lacking) for metric, lacking in lost.items() if lacking]
 
 
 def soak_doubts(plan: Plan, groups: Groups, baseline: Facts, soak: Facts) -> list[Doubt]:
@@ -67,18 +67,18 @@ def soak_doubts(plan: Plan, groups: Groups, baseline: Facts, soak: Facts) -> lis
         return [_unrecorded("soak")]
     sides, lost = {}, {}
     for metric in wanted(plan):
-        own = _watched(metric, groups, baseline)
-        silent = silent_hosts(everyone(own), soak)
-        side = sides[metric] = _one_sided(metric, own, silent, soak.measured)
-        gone = _lost(metric, everyone(own), silent, soak.measured)
+        watched = _watched(metric, groups, baseline)
+        silent = silent_hosts(everyone(watched), soak)
+        side = sides[metric] = _one_sided(metric, watched, silent, soak.measured)
+        gone = _lost(metric, everyone(watched), silent, soak.measured)
         lost[metric] = [host for host in gone if host not in side[1]]
     samples = _one_sided("samples", groups, (), soak.measured)
     share = _most_watched(soak.measured) / max(soak.measured.seconds, 1e-9)
     thin = f"no host was sampled in more than {100 * share:.0f} % of the soak"
     return [
         *([Doubt("missing", thin)] if 0 < share < WATCHED_LEAST else []),
-        *_sides_told({**sides, "samples": samples}),
-        *_told(metrics_of(plan), lost, soak.measured, "soak", "stopped being measured"),
+        *_side_doubts({**sides, "samples": samples}),
+        *_gap_doubts(metrics_of(plan), lost, soak.measured, "soak", "stopped being measured"),
     ]
 
 
@@ -108,7 +108,7 @@ def _shares(metric: str, hosts: Sequence[str], measured: Measured) -> dict[str, 
 def _lost(
     metric: str, hosts: Sequence[str], silent: Container[str], measured: Measured
 ) -> list[str]:
-    """The hosts without the metric; those without samples are told as that."""
+    """The hosts without the metric, but for those without samples, which are another doubt."""
     shares = _shares(metric, hosts, measured)
     return [host for host in hosts if host not in silent and shares[host] < ENOUGH]
 
@@ -129,7 +129,7 @@ def _one_sided(
 ) -> tuple[str, list[str]]:
     """The group that lost clearly more than the other, and its hosts that did; empty if none.
 
-    Hosts that are ``silent`` are told as that. A single host is always of one group: it takes two.
+    Hosts that are ``silent`` are another doubt. A single host is always of one group: it takes two.
     """
     loss = {
         group: {
@@ -137,7 +137,7 @@ def _one_sided(
         }
         for group, hosts in groups.items()
     }
-    shares = {group: sum(own.values()) / max(1, len(own)) for group, own in loss.items()}
+    shares = {group: sum(lost.values()) / max(1, len(lost)) for group, lost in loss.items()}
     group = max(shares, key=lambda name: shares[name])
     hosts = [host for host, share in loss[group].items() if share > IDLE_TIME]
     if shares[group] <= max(IDLE_TIME, SYMMETRIC * min(shares.values())) or len(hosts) < 2:
@@ -145,7 +145,7 @@ def _one_sided(
     return group, hosts
 
 
-def _sides_told(sides: Mapping[str, tuple[str, list[str]]]) -> Iterator[Doubt]:
+def _side_doubts(sides: Mapping[str, tuple[str, list[str]]]) -> Iterator[Doubt]:
     for group, hosts, names in _together(sides):
         other = "control" if group == "test" else "test"
         text = f"{' and '.join(names)}: lost on {group} hosts, and not so on {other} hosts"
@@ -156,24 +156,24 @@ def _together(
     lost: Mapping[str, tuple[str, Sequence[str]]],
 ) -> Iterator[tuple[str, list[str], list[str]]]:
     """Metrics that were lost by the same hosts of a group, once."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    metrics: dict[tuple[str, ...], list[str]] = {}
     for metric, (group, hosts) in lost.items():
-        found.setdefault((group, *hosts), []).append(metric)
-    return ((group, hosts, names) for (group, *hosts), names in found.items() if hosts)
+        metrics.setdefault((group, *hosts), []).append(metric)
+    return ((group, hosts, names) for (group, *hosts), names in metrics.items() if hosts)
 
 
-def _told(
+def _gap_doubts(
     metrics: Mapping[str, Metric], lost: Lost, measured: Measured, window: str, gone: str
 ) -> Iterator[Doubt]:
-    for _, hosts, names in _together({metric: ("", own) for metric, own in lost.items()}):
-        share = max(max(_shares(metric, hosts, measured).values()) for metric in names)
+    for _, lacking, names in _together({metric: ("", hosts) for metric, hosts in lost.items()}):
+        share = max(max(_shares(metric, lacking, measured).values()) for metric in names)
         how = f"in at most {100 * share:.0f} % of the {window}" if share else f"in the {window}"
         what = "was measured" if share else gone
-        unread = _unread(names, [metrics[name] for name in names], hosts, measured)
-        reasons = [f"{host}: {measured.why[host]}" for host in hosts if host in measured.why]
+        unread = _unread(names, [metrics[name] for name in names], lacking, measured)
+        reasons = [f"{host}: {measured.why[host]}" for host in lacking if host in measured.why]
         because = f", {few(reasons)}" if reasons else ""
         why = f" ({', '.join(unread)}: not read{because})" if unread else ""
-        text = f"{', '.join(names)}: {what} {how} on {named(hosts)}{why}"
+        text = f"{', '.join(names)}: {what} {how} on {named(lacking)}{why}"
         blind = "; without packets nobody sees traffic move between the groups"
         yield Doubt("unmeasured", text + blind * (WORK in names))
 
@@ -182,6 +182,6 @@ def _unread(
     names: Sequence[str], metrics: Sequence[Metric], hosts: Sequence[str], measured: Measured
 ) -> list[str]:
     """The counters and gauges that these hosts lack, other than those that are ``names``."""
-    readings = dict.fromkeys(name for own in metrics for name in own.readings if name not in names)
+    readings = dict.fromkeys(r for metric in metrics for r in metric.readings if r not in names)
     unread = measured.unread
     return [name for name in readings if any(host in unread.get(name, {}) for host in hosts)]

@@ -101,15 +101,15 @@ def _load(packets: Array, means: Array) -> Load:
 
 def _flaws(parts: Sequence[Facts]) -> dict[str, str]:
     """The first of each host; that of a counter before a reboot, as in a window."""
-    found: dict[str, str] = {}
+    first: dict[str, str] = {}
     boots: dict[str, list[str]] = {}
     for part in parts:
         between = dict.fromkeys(rebooted_between(boots, part), REBOOTED)
         boots.update(part.boots)
         for host, flaw in {**between, **part.flaws}.items():
-            if found.get(host, REBOOTED) == REBOOTED:
-                found[host] = flaw
-    return found
+            if first.get(host, REBOOTED) == REBOOTED:
+                first[host] = flaw
+    return first
 
 
 def _boots(parts: Sequence[Facts]) -> dict[str, list[str]]:
@@ -127,8 +127,8 @@ def rebooted_between(boots: Mapping[str, Sequence[str]], later: Facts) -> list[s
     seen = later.boots
     return [
         host
-        for host, own in boots.items()
-        if host in seen and not is_same_boot(seen[host][0], own[1])
+        for host, ends in boots.items()
+        if host in seen and not is_same_boot(seen[host][0], ends[1])
     ]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""At which load hosts pass the limit of a metric, told by the ups and downs of their own days; and
+"""At which load hosts pass the limit of a metric, by the ups and downs of their days; and
 how much more of it test hosts carry than control hosts. It decides nothing.
 
 A group **passes** the limit at the load from which on more than half of its slots are beyond it:
@@ -10,7 +10,7 @@ for sampling with incomplete information, 1955): it never falls, and nothing els
 values are the maxima of minima of means (Robertson, Wright, Dykstra, Order Restricted Statistical
 Inference, 1988, 1.4); where they pass a half is the cut that most slots are on the right side of.
 
-Errors are those of hosts, which all differ, and of spans of time, which hosts share. Both are told
+Errors are those of hosts, which all differ, and of spans of time, which hosts share. Both come
 by the Bayesian bootstrap, a weight of Exp(1) for each (Rubin 1981), once over hosts and once over
 spans. The two variances are added, as those of Cameron, Gelbach and Miller (Robust inference with
 multiway clustering, 2011). What they subtract, the part of single slots that counts twice, stays:
@@ -34,7 +34,7 @@ from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.effects import Estimate, pooled, t_quantile
-from edgetune.judge.loads import LOGS, WIDTH, Slots, counted_hosts, nothing_of, slots_of
+from edgetune.judge.loads import LOGS, WIDTH, Part, Slots, counted_hosts, nothing_of, slots_of
 
 Array = Any
 
@@ -61,14 +61,14 @@ def headrooms(
 
     The same documents always give the same.
     """
-    limits = {name: own.limit for name, own in metrics_of(plan).items() if own.limit is not None}
+    limits = {name: m.limit for name, m in metrics_of(plan).items() if m.limit is not None}
     groups = both_groups(strata).named
-    found = []
+    rows = []
     for metric, limit in limits.items():
         curves = _curves(plan.options.seed, metric, groups, baseline, blocks)
         passed = {name: curve.passed for name, curve in curves.items()}
-        found.append(Headroom(metric, limit, passed, *_compared(curves, passed)))
-    return found
+        rows.append(Headroom(metric, limit, passed, *_compared(curves, passed)))
+    return rows
 
 
 def _curves(
@@ -81,20 +81,21 @@ def _curves(
     """Of ``test_before`` to ``control_after``. A host has one weight before and after, and a span
     of time one for both groups: what they share cancels in a difference."""
     dice = np.random.default_rng([seed % 2**32, len(blocks)])
-    found = {}
-    hosts = {g: counted_hosts([baseline, *blocks], metric, own) for g, own in groups.items()}
-    of_hosts = {group: _weights(dice, len(own)) for group, own in hosts.items()}
+    curves = {}
+    every: list[Part] = [baseline, *blocks]
+    hosts = {name: counted_hosts(every, metric, group) for name, group in groups.items()}
+    of_hosts = {group: _weights(dice, len(members)) for group, members in hosts.items()}
     for when, parts in (("before", [baseline]), ("after", blocks)):
         spans = sum(part.loads[metric].spans for part in parts if metric in part.loads)
         of_spans = _weights(dice, spans)
-        for group, own in hosts.items():
+        for group, members in hosts.items():
             try:
-                slots = slots_of(parts, metric, own, of_control=group == "control")
+                slots = slots_of(parts, metric, members, of_control=group == "control")
             except InputError:
                 # What is damaged is as what was not measured: nothing is decided by it.
-                slots = nothing_of(len(own)), nothing_of(spans)
-            found[f"{group}_{when}"] = _Curve(*slots, of_hosts[group], of_spans)
-    return found
+                slots = nothing_of(len(members)), nothing_of(spans)
+            curves[f"{group}_{when}"] = _Curve(*slots, of_hosts[group], of_spans)
+    return curves
 
 
 def _weights(dice: np.random.Generator, rows: int) -> Array:
@@ -118,18 +119,18 @@ class _Curve:
     @property
     def is_known(self) -> bool:
         """Whether enough was seen on both sides of the limit."""
-        sure = min(np.isfinite(own).mean() for own in (self.by_host, self.by_span)) >= SURE
+        sure = min(np.isfinite(fits).mean() for fits in (self.by_host, self.by_span)) >= SURE
         enough = self.spans >= LEAST and self.hosts >= max(LEAST, self.many / 2)
         return bool(math.isfinite(self.at) and sure and enough)
 
     @property
     def passed(self) -> Passed:
-        """As it is told."""
+        """The load at which the limit is passed, as documents have it."""
         seen = None if math.isnan(self.seen) else math.exp(self.seen)
         if not self.is_known:
             return Passed(None, None, seen, self._why())
         parts = [(self.by_host, self.hosts), (self.by_span, self.spans)]
-        # Within its bin a knee is told to a half at best; of two the difference is told better.
+        # Within its bin a knee is known to a half at best; of two the difference is known better.
         half = half_width(parts, self.gap + WIDTH / 2)
         return Passed(
             math.exp(self.at), [math.exp(self.at - half), math.exp(self.at + half)], seen, ""
@@ -165,12 +166,12 @@ class _Curve:
         reached = [
             LOGS[at] - WIDTH / 2
             for at in np.flatnonzero(hosts.sum(axis=0))
-            if min(_kish(own[:, at:].sum(axis=1)) for own in (hosts, spans)) >= LEAST
+            if min(_kish(slots[:, at:].sum(axis=1)) for slots in (hosts, spans)) >= LEAST
         ]
         if not reached:
             return math.nan
         # Not by interpolation: some are infinite.
-        ends = [np.sort(own)[int(_ONE_SIDED * len(own))] for own in (self.by_host, self.by_span)]
+        ends = [np.sort(fits)[int(_ONE_SIDED * len(fits))] for fits in (self.by_host, self.by_span)]
         least = float(min([reached[-1], *ends]))
         return least if math.isfinite(least) else math.nan
 
@@ -184,8 +185,8 @@ def crossings(known: Array, beyond: Array) -> Array:
     """
     fits, bins = known.shape
     ends = np.zeros((fits, bins + 1)), np.zeros((fits, bins + 1))
-    for sums, own in zip(ends, (known, beyond)):
-        np.cumsum(own, axis=1, out=sums[:, 1:])
+    for sums, slots in zip(ends, (known, beyond)):
+        np.cumsum(slots, axis=1, out=sums[:, 1:])
     total, over = ends
     # Below the cut are all bins where the fit is not above a half.
     excess = over - total / 2
@@ -198,12 +199,12 @@ def crossings(known: Array, beyond: Array) -> Array:
     numbers = np.arange(bins + 1)
     lower = np.where(numbers <= low[:, None], below, -np.inf).max(axis=1)
     upper = np.where(numbers > high[:, None], above, np.inf).min(axis=1)
-    found = np.where(total[:, -1] > 0, np.where(low < 0, -np.inf, np.inf), np.nan)
+    crossing = np.where(total[:, -1] > 0, np.where(low < 0, -np.inf, np.inf), np.nan)
     both = (low >= 0) & (high < bins)
     at_low, at_high = LOGS[low[both]], LOGS[high[both]]
     share = (0.5 - lower[both]) / (upper[both] - lower[both])
-    found[both] = at_low + share * (at_high - at_low)
-    return found
+    crossing[both] = at_low + share * (at_high - at_low)
+    return crossing
 
 
 def _beside(known: Array, cut: Array) -> tuple[Array, Array]:
@@ -264,7 +265,7 @@ def _apart(one: Array, other: Array) -> Array:
 
 
 def ring_headroom(
-    found: Mapping[str, Sequence[Headroom]], metrics: Mapping[str, Metric]
+    by_pop: Mapping[str, Sequence[Headroom]], metrics: Mapping[str, Metric]
 ) -> list[RingHeadroom]:
     """What the PoPs of a ring have together, by the model of random effects of ``effects``.
 
@@ -273,23 +274,23 @@ def ring_headroom(
     careful.
     """
     rows: dict[str, dict[str, Headroom]] = {}
-    for pop, own in found.items():
-        for row in own:
+    for pop, rows_of in by_pop.items():
+        for row in rows_of:
             rows.setdefault(row.metric, {})[pop] = row
-    return [_over_pops(name, own, metrics[name]) for name, own in rows.items()]
+    return [_over_pops(name, by_pop, metrics[name]) for name, by_pop in rows.items()]
 
 
 def _over_pops(metric: str, rows: Mapping[str, Headroom], definition: Metric) -> RingHeadroom:
-    ratios = {pop: _estimate(own.ratio, own.interval) for pop, own in rows.items()}
-    others = {pop: own for pop, own in rows.items() if ratios[pop] is None}
+    ratios = {pop: _estimate(row.ratio, row.interval) for pop, row in rows.items()}
+    others = {pop: row for pop, row in rows.items() if ratios[pop] is None}
     loads = {}
     for name in next(iter(rows.values())).groups:
-        passed = {pop: own.groups[name] for pop, own in rows.items()}
-        known = {pop: _estimate(own.load, own.bounds) for pop, own in passed.items()}
+        passed = {pop: row.groups[name] for pop, row in rows.items()}
+        known = {pop: _estimate(load.load, load.bounds) for pop, load in passed.items()}
         over = _pooled(metric, known)
         if over:
             loads[name] = RingLoad(over.ratio, over.interval, len(over.pops))
-    said = {pop: _not_in_the_mean(own) for pop, own in others.items()}
+    said = {pop: _not_in_the_mean(row) for pop, row in others.items()}
     return RingHeadroom(
         metric,
         next(iter(rows.values())).limit,
@@ -312,10 +313,10 @@ def _estimate(ratio: float | None, interval: Sequence[float | None] | None) -> E
     return Estimate(math.log(ratio), math.log(high / low) / (2 * _Z))
 
 
-def _not_in_the_mean(own: Headroom) -> str:
-    if any(own.interval):
+def _not_in_the_mean(row: Headroom) -> str:
+    if any(row.interval):
         return "bounded"
-    after = (own.groups["test_after"], own.groups["control_after"])
+    after = (row.groups["test_after"], row.groups["control_after"])
     return "never" if all(each.why == "never" for each in after) else ""
 
 

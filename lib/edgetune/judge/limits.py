@@ -63,19 +63,19 @@ def beyond_limits(
     held against hosts that are not ``changed``: half a PoP may be, and be ill. Where all are, they
     are held against each other.
     """
-    healthy = [own for name, own in now.items() if name not in changed] or list(now.values())
-    medians = [ms for own in healthy if (ms := _reading(own, "health_p50_ms")) is not None]
+    healthy = [gauges for name, gauges in now.items() if name not in changed] or list(now.values())
+    medians = [ms for gauges in healthy if (ms := _reading(gauges, "health_p50_ms")) is not None]
     others = statistics.median(medians) if medians else None
-    found = {name: _problem(now.get(name), before.get(name), others) for name in hosts}
-    return {name: problem for name, problem in found.items() if problem}
+    problems = {name: _problem(now.get(name), before.get(name), others) for name in hosts}
+    return {name: problem for name, problem in problems.items() if problem}
 
 
 def _problem(
-    own: Mapping[str, float | None] | None, baseline: float | None, others: float | None
+    gauges: Mapping[str, float | None] | None, baseline: float | None, others: float | None
 ) -> str:
-    if own is None:
+    if gauges is None:
         return "does not answer"
-    failing, median = _reading(own, "health_failed"), _reading(own, "health_p50_ms")
+    failing, median = _reading(gauges, "health_failed"), _reading(gauges, "health_p50_ms")
     if failing is not None and failing > FAILED:
         return f"fails {failing:.0%} of its health checks"
     if median is None or baseline is None or others is None:
@@ -91,11 +91,11 @@ def _reading(gauges: Mapping[str, float | None], name: str) -> float | None:
     return float(value) if value is not None and countable(value) else None
 
 
-def sickness(own: Mapping[str, float | None] | None, baseline: float | None) -> float:
+def sickness(gauges: Mapping[str, float | None] | None, baseline: float | None) -> float:
     """How badly a host does, to put hosts in order: 0 is as before, a silent host is worst."""
-    if own is None:
+    if gauges is None:
         return float("inf")
-    median, failing = _reading(own, "health_p50_ms"), _reading(own, "health_failed")
+    median, failing = _reading(gauges, "health_p50_ms"), _reading(gauges, "health_failed")
     slower = median / baseline - 1 if median is not None and baseline else 0.0
     return max(0.0, slower) + TIMES_USUAL * (failing or 0.0)
 
@@ -108,8 +108,8 @@ def peak_load(samples: SampleTable, interval: float) -> float:
     """
     packets = samples.counter(LOAD)
     rates: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for host, own in _by_host(samples).items():
-        for earlier, later in _apart(samples, own):
+    for host, rows in _by_host(samples).items():
+        for earlier, later in _apart(samples, rows):
             rate = _rate(samples, packets, earlier, later)
             rates[int(samples.time[later] // interval), host].append(rate)
     load: dict[int, float] = defaultdict(float)
@@ -120,17 +120,17 @@ def peak_load(samples: SampleTable, interval: float) -> float:
 
 def _by_host(samples: SampleTable) -> dict[int, list[int]]:
     """The rows of each host whose times are known."""
-    found: dict[int, list[int]] = defaultdict(list)
+    rows: dict[int, list[int]] = defaultdict(list)
     for row, host in enumerate(samples.host):
         if countable(samples.time[row]) and countable(samples.uptime[row]):
-            found[host].append(row)
-    return found
+            rows[host].append(row)
+    return rows
 
 
-def _apart(samples: SampleTable, own: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _apart(samples: SampleTable, rows: Sequence[int]) -> Iterator[tuple[int, int]]:
     """A host's samples in pairs, without those that follow another one at once."""
-    earlier = own[0]
-    for later in own[1:]:
+    earlier = rows[0]
+    for later in rows[1:]:
         seconds = samples.uptime[later] - samples.uptime[earlier]
         if samples.boot[later] == samples.boot[earlier] and 0 <= seconds < _LEAST_SECONDS:
             continue

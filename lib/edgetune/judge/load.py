@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a metric goes with the load of its host, told by the baseline alone.
+"""How a metric goes with the load of its host, from the baseline alone.
 
 A host that carries less drops less, whatever its tuning. So a difference of load between the groups
 is an explanation of any effect that it can explain. How much that is, the **elasticity** says: by
@@ -70,12 +70,12 @@ def explained(
     probability of 5 %. 0 is never beyond: load explains an effect away, and makes none.
     """
     names = {host: name for name, groups in strata.items() for host in groups.hosts}
-    each = [known.get(names[host], UNKNOWN) for host in hosts]
-    value = np.array([own.value for own in each])
-    reach = _ONE_SIDED * np.array([own.error for own in each])
+    elasticities = [known.get(names[host], UNKNOWN) for host in hosts]
+    value = np.array([one.value for one in elasticities])
+    reach = _ONE_SIDED * np.array([one.error for one in elasticities])
     ends = np.stack([np.minimum(value - reach, 0.0), np.maximum(value + reach, 0.0)])
-    found: Array = ends * np.clip(moved, -_FURTHEST, _FURTHEST)
-    return found
+    changes: Array = ends * np.clip(moved, -_FURTHEST, _FURTHEST)
+    return changes
 
 
 def _believed(slope: float, error: float) -> Elasticity:
@@ -88,7 +88,7 @@ def _believed(slope: float, error: float) -> Elasticity:
 
 
 def _slope(events: Array, exposure: Array, logs: Array) -> tuple[float, float]:
-    """With its standard error, which is infinite where nothing can be told."""
+    """With its standard error, which is infinite where the baseline says nothing of it."""
     spans = min(_SPANS, events.shape[1] // _SLOTS_EACH)
     if spans < _FEWEST_SPANS:
         return 0.0, math.inf

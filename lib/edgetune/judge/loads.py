@@ -48,10 +48,10 @@ def count_loads(
     spans: int,
 ) -> dict[str, Loads]:
     """Those of each metric with a limit. ``packets`` are each host's per second in the baseline."""
-    limited = [name for name, own in metrics.items() if own.limit is not None]
+    limited = [name for name, metric in metrics.items() if metric.limit is not None]
     if not limited:
         return {}
-    test, control = (_some(own) for own in both_groups(strata).named.values())
+    test, control = (_some(group) for group in both_groups(strata).named.values())
     hosts = [*test, *control]
     rows = [window.hosts.index(host) for host in hosts]
     usual = _usual(strata, packets)
@@ -61,13 +61,13 @@ def count_loads(
     of_time = np.arange(bins.shape[1]) * spans // bins.shape[1]
     of_control = spans * (np.arange(len(hosts)) >= len(test))
     of_span = len(hosts) + of_time + of_control[:, None]
-    found = {}
+    loads = {}
     for name in limited:
         known, beyond = _slots(window, rows, name, metrics[name])
         known &= (bins >= 0) & (bins < BINS)
-        slots = [_counted(own, bins, of_span, spans) for own in (known, known & beyond)]
-        found[name] = Loads(hosts, spans, *map(packed_counts, slots))
-    return found
+        slots = [_counted(chosen, bins, of_span, spans) for chosen in (known, known & beyond)]
+        loads[name] = Loads(hosts, spans, *map(packed_counts, slots))
+    return loads
 
 
 def _some(hosts: Sequence[str]) -> list[str]:
@@ -78,12 +78,12 @@ def _some(hosts: Sequence[str]) -> list[str]:
 
 def _usual(strata: Strata, packets: Mapping[str, float | None]) -> dict[str, float]:
     """Of each host, what is usual in its stratum."""
-    found = {}
+    medians = {}
     for groups in strata.values():
-        known = [own for own in map(packets.get, groups.hosts) if own]
+        known = [value for value in map(packets.get, groups.hosts) if value]
         if known:
-            found.update(dict.fromkeys(groups.hosts, statistics.median(known)))
-    return found
+            medians.update(dict.fromkeys(groups.hosts, statistics.median(known)))
+    return medians
 
 
 def _slots(window: Window, rows: Sequence[int], name: str, metric: Metric) -> tuple[Array, Array]:
@@ -126,8 +126,8 @@ def counted_hosts(parts: Sequence[Part], metric: str, hosts: Sequence[str]) -> l
 
 
 def _kept(part: Part, metric: str) -> Sequence[str]:
-    own = part.loads.get(metric)
-    return own.hosts if own else ()
+    loads = part.loads.get(metric)
+    return loads.hosts if loads else ()
 
 
 def slots_of(
@@ -138,9 +138,9 @@ def slots_of(
     Hosts that were left out since have a part in spans of time, which tell errors alone.
     InputError of what is damaged.
     """
-    own = [part.loads[metric] for part in parts if metric in part.loads]
-    by_host = [_read(each, hosts) for each in own]
-    by_span = [_read(each, _spans(each)[each.spans * of_control :][: each.spans]) for each in own]
+    loads = [part.loads[metric] for part in parts if metric in part.loads]
+    by_host = [_read(each, hosts) for each in loads]
+    by_span = [_read(each, _spans(each)[each.spans * of_control :][: each.spans]) for each in loads]
     return (
         Slots(*np.sum([np.zeros((2, len(hosts), BINS)), *by_host], axis=0)),
         Slots(*np.concatenate([np.zeros((2, 0, BINS)), *by_span], axis=1)),
@@ -156,4 +156,4 @@ def _read(loads: Loads, rows: Sequence[str]) -> Array:
     """What stands in some rows: slots, and those beyond the limit, (2, rows, BINS)."""
     known = [*loads.hosts, *_spans(loads)]
     both = {"slots": loads.slots, "beyond": loads.beyond}
-    return np.stack([counts_in(own, known, rows, BINS, f"loads.{n}") for n, own in both.items()])
+    return np.stack([counts_in(kept, known, rows, BINS, f"loads.{n}") for n, kept in both.items()])

@@ -106,7 +106,7 @@ def judge(
     worse, better = tests["harm"], tests["help"]
     rows = [_row(compared, metric) for metric in compared.shown]
     low, high = rows[0].interval
-    found = Findings(
+    findings = Findings(
         goal=plan.intent.goal,
         harmed=worse.out and not _blind(biases),
         helped=better.out and (better.score or 0.0) > 0,
@@ -117,26 +117,26 @@ def judge(
         worst=worst[0],
         unwell=unwell or {},
     )
-    verdict, decision = decide(found)
+    verdict, decision = decide(findings)
     degraded = verdict is Verdict.DEGRADED
     about = worst if degraded else (compared.metric, "soak")
     proven = worse if degraded else better
-    decided = degraded or found.helped
+    decided = degraded or findings.helped
     odds = (
         f"p = {probability(proven.p or 0.0)}"
         if decided
-        else undecided(found.goal, tests, bool(biases))
+        else undecided(findings.goal, tests, bool(biases))
     )
     said = _sentence(compared, *about, odds)
     said += f", look {moment.number} of {moment.of}"
     hosts = {metric: _per_host(compared, metric) for metric in compared.margins}
     odd = outliers(hosts, compared.strata)
-    worse_off = [own for own in odd if (own.times > 1) == (compared.worse(own.metric) > 0)]
-    why = because(found, math.expm1(compared.allowed)) + outliers_named(worse_off)
+    worse_off = [row for row in odd if (row.times > 1) == (compared.worse(row.metric) > 0)]
+    why = because(findings, math.expm1(compared.allowed)) + outliers_named(worse_off)
     return Look(
         verdict=verdict,
         decision=decision,
-        reason=said + why + not_watched(absent) + hindered_by(found),
+        reason=said + why + not_watched(absent) + hindered_by(findings),
         moment=moment,
         doubts=[*unsound],
         unwatched=[*absent],
@@ -174,7 +174,7 @@ def _tests(
     is_clear = power is not None and power.is_clear
     even = spent(options.alpha_harm, moment.passed, len(draws), options.planned_looks, is_clear)
     tests = {}
-    is_any = any(compared.is_compared(own.metric, own.window) for own in compared.columns)
+    is_any = any(compared.is_compared(column.metric, column.window) for column in compared.columns)
     is_intent, good = compared.is_compared(compared.metric), compared.better_by
     for name, alpha, share, score, is_told in (
         ("harm", options.alpha_harm, even, scores.max(axis=2), is_any),
@@ -246,7 +246,7 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
     facts = merge_facts([block.facts for block in compared.blocks])
     members = both_groups(compared.strata).named
     hosts = everyone(members)
-    found = doubts(
+    reasons = doubts(
         compared.strata,
         baseline,
         facts,
@@ -256,28 +256,28 @@ def doubts_of(compared: Comparison) -> list[Doubt]:
     )
     # Before a soak that is resumed lies one that was held, and perhaps what a person did.
     if not plan.reboots and not compared.blocks[0].resumed:
-        found += reboots_before(hosts, baseline, facts)
-    found += baseline_doubts(plan, hosts, baseline)
-    found += soak_doubts(plan, members, baseline, facts)
-    found += few_requests(compared)
-    return found + too_little(compared)
+        reasons += reboots_before(hosts, baseline, facts)
+    reasons += baseline_doubts(plan, hosts, baseline)
+    reasons += soak_doubts(plan, members, baseline, facts)
+    reasons += few_requests(compared)
+    return reasons + too_little(compared)
 
 
 def few_requests(compared: Comparison) -> list[Doubt]:
     """Quantiles that hosts have too few requests for: they are as not measured there. What may stay
     unmeasured may do so from the baseline on, and not from the soak on."""
-    found = []
+    reasons = []
     for metric, optional in wanted(compared.plan).items():
-        own = compared.metrics[metric].quantiles
-        few = compared.few_requests(metric) if own else {}
+        quantiles = compared.metrics[metric].quantiles
+        few = compared.few_requests(metric) if quantiles else {}
         allowed = {*few.get("baseline", ())} if optional else set()
         for window, lost in few.items():
             hosts = [host for host in lost if host not in allowed]
             if hosts:
-                needs = f"it needs {max(map(enough, own)):,} requests of each host"
+                needs = f"it needs {max(map(enough, quantiles)):,} requests of each host"
                 text = f"{metric}: too few requests in the {window} on {named(hosts)}: {needs}"
-                found.append(Doubt("few_requests", text))
-    return found
+                reasons.append(Doubt("few_requests", text))
+    return reasons
 
 
 def _explained_by_load(compared: Comparison) -> list[Doubt]:
@@ -293,10 +293,10 @@ def _explained_by_load(compared: Comparison) -> list[Doubt]:
 
 def _fading(compared: Comparison, moment: Moment, test: Spent) -> list[Doubt]:
     """A proven benefit that the end of the soak, or all but its beginning, does not show."""
-    found = compared.fading() if moment.passed >= 1 and test.out else None
-    if found is None:
+    fading = compared.fading() if moment.passed >= 1 and test.out else None
+    if fading is None:
         return []
-    part, before, late, p = found
+    part, before, late, p = fading
     metric = compared.metrics[compared.metric]
     text = faded(metric, part, _ratio(before), _ratio(late), p)
     return [Doubt("fading", text)]
@@ -305,29 +305,29 @@ def _fading(compared: Comparison, moment: Moment, test: Spent) -> list[Doubt]:
 def unwatched_of(compared: Comparison) -> list[Unwatched]:
     """What the plan lets be absent, and is."""
     hosts = both_groups(compared.strata).hosts
-    found = unwatched(compared.plan, hosts, compared.baseline.facts)
-    known = {row.metric for row in found}
+    rows = unwatched(compared.plan, hosts, compared.baseline.facts)
+    known = {row.metric for row in rows}
     optional = [name for name, may_be_absent in wanted(compared.plan).items() if may_be_absent]
     for metric in (name for name in optional if name not in known):
         few = compared.few_requests(metric)
-        found += [Unwatched(metric, few["baseline"])] if "baseline" in few else []
-    return found
+        rows += [Unwatched(metric, few["baseline"])] if "baseline" in few else []
+    return rows
 
 
 def too_little(compared: Comparison) -> list[Doubt]:
     """What is too little to prove anything good by."""
-    found, draws = [], len(compared.draws)
+    reasons, draws = [], len(compared.draws)
     if budget(compared.plan.options.alpha_benefit, 1.0, draws) < 1:
         text = f"too few hosts are left: they can be drawn in {draws} ways only"
-        found.append(Doubt("few_hosts", text))
+        reasons.append(Doubt("few_hosts", text))
     events, measured = compared.events(compared.metric), compared.measured(compared.metric)
     improves = compared.plan.intent.goal == "improve"
     least = LEAST_EVENTS if improves else LEAST_EVENTS_EACH * len(compared.draws.hosts)
     # What never happens was not made to happen; what nobody measured is another doubt.
     if events < least and (improves or events) and all(measured.values()):
         text = f"{compared.metric}: only {events:g} events on all hosts together"
-        found.append(Doubt("few_events", text + noted(measured)))
-    return found
+        reasons.append(Doubt("few_events", text + noted(measured)))
+    return reasons
 
 
 def _sentence(compared: Comparison, metric: str, window: str, odds: str) -> str:
@@ -339,8 +339,8 @@ def _sentence(compared: Comparison, metric: str, window: str, odds: str) -> str:
     if not compared.events(metric):
         return f"There were no {metric} on any host, before or after{noted(measured)}"
     ratio, bounds = _effect(compared, metric, window)
-    told = sentence(compared.metrics[metric], ratio, bounds, odds, window)
-    return told + noted(measured, window)
+    text = sentence(compared.metrics[metric], ratio, bounds, odds, window)
+    return text + noted(measured, window)
 
 
 def _effect(

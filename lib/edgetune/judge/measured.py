@@ -95,9 +95,9 @@ def _alike(series: Series) -> Array:
 
 
 def _halved(window: Window, of: str) -> list[Buckets]:
-    own = window.histograms[of]
-    first = np.array(own.middles) < (window.start + window.end) / 2
-    return [packed_counts(own.counts[:, half].sum(axis=1)) for half in (first, ~first)]
+    requests = window.histograms[of]
+    first = np.array(requests.middles) < (window.start + window.end) / 2
+    return [packed_counts(requests.counts[:, half].sum(axis=1)) for half in (first, ~first)]
 
 
 def measure_block(
@@ -124,7 +124,7 @@ def measure_block(
     facts = window_facts(window, baseline.facts.packets)
     span = (window.start, window.end, window.slot)
     histograms = {
-        of: packed_counts(own.counts.sum(axis=1)) for of, own in window.histograms.items()
+        of: packed_counts(seen.counts.sum(axis=1)) for of, seen in window.histograms.items()
     }
     return Block(*span, [*window.hosts], metrics, facts, resumed, histograms)
 
@@ -136,8 +136,8 @@ def rows_of(parts: Sequence[Part], metric: str, hosts: Sequence[str]) -> Array:
     unknown host.
     """
     where = f"metrics.{metric}.rows"
-    found = [rows_in(p.metrics[metric].rows, p.hosts, hosts, _WIDTHS, where) for p in parts]
-    return np.stack([*map(_wide, found)])
+    rows = [rows_in(p.metrics[metric].rows, p.hosts, hosts, _WIDTHS, where) for p in parts]
+    return np.stack([*map(_wide, rows)])
 
 
 def _wide(rows: Array) -> Array:
@@ -153,14 +153,14 @@ def known_share(parts: Sequence[Part], metric: str, hosts: Sequence[str]) -> Arr
     The first and the last sample of a host lie up to a slot from the ends: one is forgiven. Where
     documents do not say it, as those of earlier versions, it is all of their time or nothing.
     """
-    own = [part.facts.measured for part in parts]
-    told = [each for each in own if each is not None and metric in each.known]
-    if len(told) < len(own):
+    every = [part.facts.measured for part in parts]
+    known_in = [each for each in every if each is not None and metric in each.known]
+    if len(known_in) < len(every):
         exposed = np.nansum(rows_of(parts, metric, hosts)[:, :, EXPOSURE], axis=0)
         return np.where(exposed > 0, 1.0, 0.0)
-    known = np.nansum(by_hosts([each.known[metric] for each in told], hosts), axis=0)
+    known = np.nansum(by_hosts([each.known[metric] for each in known_in], hosts), axis=0)
     slot = parts[0].slot / max(sum(part.end - part.start for part in parts), 1e-9)
-    share = known / max(sum(each.seconds for each in told), 1e-9) + slot
+    share = known / max(sum(each.seconds for each in known_in), 1e-9) + slot
     return np.where(known > 0, np.minimum(share, 1.0), 0.0)
 
 
@@ -195,11 +195,11 @@ def rates_of(
 
 def rates_under(rows: Array, strata: Array, test: Array, rare: bool = False) -> Array:
     """The same under each hypothesis, with its ratio left in: shape (hosts, ratios)."""
-    found = [
+    rates = [
         rates_of(rows, strata, number, evened(test, ratio), rare)
         for number, ratio in enumerate(RATIOS)
     ]
-    return np.stack(found, axis=1)
+    return np.stack(rates, axis=1)
 
 
 def is_rare(rows: Array) -> bool:
@@ -220,7 +220,7 @@ def halves_of(baseline: Baseline, metric: str, hosts: Sequence[str]) -> tuple[Ar
 def _numbers(hosts: Sequence[str], strata: Strata) -> Array:
     """The number of each host's stratum."""
     members = [{*stratum.hosts} for stratum in strata.values()]
-    return np.array([next(i for i, own in enumerate(members) if host in own) for host in hosts])
+    return np.array([next(i for i, some in enumerate(members) if host in some) for host in hosts])
 
 
 def _rows(series: Series, means: Array, unit: float, weight: Array, slots: slice) -> Array:

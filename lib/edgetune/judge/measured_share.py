@@ -46,12 +46,12 @@ def join_coverages(parts: Sequence[Coverage]) -> Coverage:
 def measured_of(hosts: Sequence[str], coverage: Coverage, seconds: float) -> Measured:
     """As it is kept, of a window of so many seconds."""
     unread = {name: _by_host(hosts, values) for name, values in coverage.unread.items()}
-    lost = {name: {h: s for h, s in own.items() if s > 0} for name, own in unread.items()}
+    lost = {name: {h: s for h, s in by.items() if s > 0} for name, by in unread.items()}
     return Measured(
         seconds=round(seconds, 3),
         watched=_by_host(hosts, coverage.watched),
         known={name: _by_host(hosts, values) for name, values in coverage.known.items()},
-        unread={name: own for name, own in lost.items() if own},
+        unread={name: by for name, by in lost.items() if by},
     )
 
 

@@ -37,11 +37,11 @@ def view_of_harm(ps: Sequence[float], alpha: float) -> HarmView:
 
 def adjusted(ps: Sequence[float]) -> list[float]:
     """The false discovery rate at which each would be discovered, in their order (step-up)."""
-    found, least = [1.0] * len(ps), 1.0
+    rates, least = [1.0] * len(ps), 1.0
     order = sorted(range(len(ps)), key=lambda index: ps[index])
     for rank, index in reversed([*enumerate(order, 1)]):
-        least = found[index] = min(least, ps[index] * len(ps) / rank)
-    return found
+        least = rates[index] = min(least, ps[index] * len(ps) / rank)
+    return rates
 
 
 def at_least(some: int, of: int, chance: float) -> float:
@@ -54,9 +54,9 @@ def at_least(some: int, of: int, chance: float) -> float:
 def holm(ps: Mapping[str, float], alpha: float) -> dict[str, float]:
     """Those that stand when any false one has a chance of ``alpha`` at most (Holm, Scand J Stat
     6:65, 1979)."""
-    found: dict[str, float] = {}
+    standing: dict[str, float] = {}
     for rank, (name, p) in enumerate(sorted(ps.items(), key=lambda item: item[1])):
         if p * (len(ps) - rank) > alpha:
             break
-        found[name] = p
-    return found
+        standing[name] = p
+    return standing

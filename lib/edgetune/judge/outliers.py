@@ -29,18 +29,18 @@ def odd_hosts(
     ``FAR`` usual spreads or more from the median of its group. The spread is the median
     distance in all groups together, at least 5 %.
     """
-    found: dict[str, dict[str, float]] = {}
+    odd: dict[str, dict[str, float]] = {}
     for metric, ratios in changes.items():
-        for host, times in _far(ratios, groups):
-            found.setdefault(host, {})[metric] = times
-    return found
+        for host, times in _outlying(ratios, groups):
+            odd.setdefault(host, {})[metric] = times
+    return odd
 
 
 def changes_of(rows: Rows) -> dict[str, dict[str, float]]:
     """The change of each host of which it is known, by metric."""
     return {
-        metric: {host: row[2] for host, row in own.items() if row[2] is not None}
-        for metric, own in rows.items()
+        metric: {host: row[2] for host, row in of_hosts.items() if row[2] is not None}
+        for metric, of_hosts in rows.items()
     }
 
 
@@ -49,26 +49,26 @@ def beside_control(rows: Rows, strata: Strata) -> Rows:
     so lie about 1; where none of these is known, as it was."""
     import statistics
 
-    found: dict[str, dict[str, list[float | None]]] = {}
-    for metric, own in rows.items():
-        found[metric] = {host: [*row] for host, row in own.items()}
+    beside: dict[str, dict[str, list[float | None]]] = {}
+    for metric, of_hosts in rows.items():
+        beside[metric] = {host: [*row] for host, row in of_hosts.items()}
         for groups in strata.values():
-            control = [own[host][2] for host in groups.control if host in own]
+            control = [of_hosts[host][2] for host in groups.control if host in of_hosts]
             known = [change for change in control if change]
             usual = statistics.geometric_mean(known) if known else 1.0
-            for row in (found[metric][host] for host in groups.hosts if host in own):
+            for row in (beside[metric][host] for host in groups.hosts if host in of_hosts):
                 row[2] = None if row[2] is None else row[2] / usual
-    return found
+    return beside
 
 
 def outliers(rows: Rows, strata: Strata) -> list[Outlier]:
     """Those of a look, the farthest first, ``MOST`` at most."""
-    group_of = {h: g for own in strata.values() for g, hosts in own.named.items() for h in hosts}
-    members = [group for own in strata.values() for group in (own.test, own.control)]
+    group_of = {h: g for both in strata.values() for g, hosts in both.named.items() for h in hosts}
+    members = [group for both in strata.values() for group in (both.test, both.control)]
     far = [
         (times, host, metric)
-        for host, own in odd_hosts(changes_of(rows), members).items()
-        for metric, times in own.items()
+        for host, metrics in odd_hosts(changes_of(rows), members).items()
+        for metric, times in metrics.items()
     ]
     far.sort(key=lambda row: -abs(math.log(row[0])))
     return [
@@ -77,12 +77,12 @@ def outliers(rows: Rows, strata: Strata) -> list[Outlier]:
     ]
 
 
-def outlier_text(own: Outlier) -> str:
+def outlier_text(row: Outlier) -> str:
     """An outlier in words."""
-    return f"{own.host} ({own.metric} {own.times:.2g} times as its {own.group} group)"
+    return f"{row.host} ({row.metric} {row.times:.2g} times as its {row.group} group)"
 
 
-def _far(
+def _outlying(
     ratios: Mapping[str, float], groups: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, float]]:
     # Whatever tells of outliers imports this module, and few look for some.
@@ -90,10 +90,10 @@ def _far(
 
     off: dict[str, float] = {}
     for group in groups:
-        own = {host: math.log(ratios[host]) for host in group if ratios.get(host, 0.0) > 0}
-        center = statistics.median(own.values()) if own else 0.0
-        off.update({host: value - center for host, value in own.items()})
+        logs = {host: math.log(ratios[host]) for host in group if ratios.get(host, 0.0) > 0}
+        center = statistics.median(logs.values()) if logs else 0.0
+        off.update({host: value - center for host, value in logs.items()})
     if off:
         usual = max(_NORMAL * statistics.median(map(abs, off.values())), _LEAST_SPREAD)
-        far = {host: own for host, own in off.items() if abs(own) >= FAR * usual}
-        yield from ((host, math.exp(own)) for host, own in far.items())
+        far = {host: log for host, log in off.items() if abs(log) >= FAR * usual}
+        yield from ((host, math.exp(log)) for host, log in far.items())

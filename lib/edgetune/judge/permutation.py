@@ -214,10 +214,10 @@ def least_kept(statistics: Array, shifts: Array, shown: Array, alpha: float) -> 
         low, high = np.maximum(first - 1, 0), first
         part = behind[rows, low] / (behind[rows, low] - behind[rows, high])
         between = shifts[low] + part * (shifts[high] - shifts[low])
-    found = np.where(never, after, np.where(first > 0, between, before))
-    found = np.where(slope < TIE, -math.inf, found)
+    reached_at = np.where(never, after, np.where(first > 0, between, before))
+    reached_at = np.where(slope < TIE, -math.inf, reached_at)
     spare = math.floor(alpha * len(behind) + TIE)
-    return float(np.sort(found)[spare]) if spare < len(behind) else -math.inf
+    return float(np.sort(reached_at)[spare]) if spare < len(behind) else -math.inf
 
 
 def budget(alpha: float, spent: float, draws: int) -> int:

@@ -40,9 +40,9 @@ def detectable(draws: Draws, statistics: Array, alpha: float) -> float:
     return max(0.0, float(np.quantile(needed, POWER, method="higher")))
 
 
-def _needed(statistics: Array, own: float, shown: Array, alpha: float) -> float:
+def _needed(statistics: Array, real: float, shown: Array, alpha: float) -> float:
     other = shown < 1 - TIE
-    crossing = np.sort((statistics[other] - own) / (1 - shown[other]))[::-1]
+    crossing = np.sort((statistics[other] - real) / (1 - shown[other]))[::-1]
     spare = math.floor(alpha * len(statistics) + TIE) - int(np.sum(~other))
     return float(crossing[spare]) if 0 <= spare < len(crossing) else math.inf
 
@@ -85,15 +85,15 @@ def prospect(plan: Plan, strata: Strata, baseline: Baseline) -> Prospect:
 
 
 def _rates(plan: Plan, baseline: Baseline, metric: str, draws: Draws) -> Rates:
-    own = metrics_of(plan).get(metric) or METRICS[metric]
-    return rates_for(own, metric, baseline, (), draws.hosts, draws.strata)
+    definition = metrics_of(plan).get(metric) or METRICS[metric]
+    return rates_for(definition, metric, baseline, (), draws.hosts, draws.strata)
 
 
 def _changes(rates: Rates) -> Array:
     """The logarithm of how the rate of each host changed between both halves of the baseline."""
     was, now = rates.halves()
-    found: Array = now - was
-    return found
+    change: Array = now - was
+    return change
 
 
 def _loads(plan: Plan, strata: Strata, baseline: Baseline, draws: Draws) -> Array:

@@ -33,14 +33,14 @@ _STEPS = 10
 """Buckets that are as wide as the resolution are ten times as far from 0: wider ones are not."""
 
 
-def bounds_of(own: Histogram) -> Array:
+def bounds_of(histogram: Histogram) -> Array:
     """Where each bucket begins."""
-    return np.array([0.0, *own.bounds] if own.bounds else BOUNDS)
+    return np.array([0.0, *histogram.bounds] if histogram.bounds else BOUNDS)
 
 
-def enough(own: Histogram) -> int:
+def enough(histogram: Histogram) -> int:
     """The requests that the quantile needs in all."""
-    least = min(own.quantile, 100 - own.quantile)
+    least = min(histogram.quantile, 100 - histogram.quantile)
     return math.ceil(BEYOND * 100 / least - 1e-6)
 
 
@@ -48,32 +48,32 @@ def mean_of(values: Sequence[Array], weights: Sequence[float]) -> Array:
     """The geometric mean of quantiles by their weights; NaN where one is not known."""
     if len(values) == 1:
         return values[0]
-    logs = (weight * np.log(own) for weight, own in zip(weights, values))
+    logs = (weight * np.log(value) for weight, value in zip(weights, values))
     return np.exp(sum(logs))
 
 
-def quantile(counts: Array, own: Histogram) -> Array:
+def quantile(counts: Array, histogram: Histogram) -> Array:
     """That of each row of counts, NaN where it is not known."""
     total = counts.sum(axis=-1)
-    found = _at(counts, total * own.quantile / 100, own)
-    return np.where(total >= enough(own), found, np.nan)
+    values = _at(counts, total * histogram.quantile / 100, histogram)
+    return np.where(total >= enough(histogram), values, np.nan)
 
 
-def log_error(counts: Array, own: Histogram) -> Array:
+def log_error(counts: Array, histogram: Histogram) -> Array:
     """The standard error of its logarithm, by how many requests there were: half of the distance of
     the ranks that lie one standard error of a binomial count to both sides. NaN as of the
     quantile."""
-    total, share = counts.sum(axis=-1), own.quantile / 100
+    total, share = counts.sum(axis=-1), histogram.quantile / 100
     error = np.sqrt(total * share * (1 - share))
-    low, high = (_at(counts, total * share + side * error, own) for side in (-1, 1))
+    low, high = (_at(counts, total * share + side * error, histogram) for side in (-1, 1))
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = (np.log(high) - np.log(low)) / 2
-    return np.where(total >= enough(own), found, np.nan)
+        log_half = (np.log(high) - np.log(low)) / 2
+    return np.where(total >= enough(histogram), log_half, np.nan)
 
 
-def _at(counts: Array, ranks: Array, own: Histogram) -> Array:
+def _at(counts: Array, ranks: Array, histogram: Histogram) -> Array:
     """What is at some ranks; NaN in the last bucket, and where there is nothing."""
-    bounds, firsts = _merged(own.resolution, tuple(own.bounds))
+    bounds, firsts = _merged(histogram.resolution, tuple(histogram.bounds))
     merged = np.add.reduceat(counts, firsts, axis=-1)
     until = np.cumsum(merged, axis=-1)
     at = np.argmax(until >= ranks[..., None], axis=-1)
@@ -92,8 +92,8 @@ def _merged(resolution: float, bounds: tuple[float, ...]) -> tuple[Array, Array]
     if resolution > 0:
         whole = np.floor(lows / resolution + 1e-9) * resolution
         lows = np.where(lows < _STEPS * resolution, whole, lows)
-    found, firsts = np.unique(lows, return_index=True)
-    return found, firsts
+    begins, firsts = np.unique(lows, return_index=True)
+    return begins, firsts
 
 
 def packed_counts(counts: Array) -> Buckets:
@@ -112,9 +112,9 @@ def counts_in(
 
     InputError names ``where`` it stands if they are no counts of these.
     """
-    found = np.zeros((len(hosts), buckets))
+    counts = np.zeros((len(hosts), buckets))
     if kept is None:
-        return found
+        return counts
     size = len(known) * len(kept.numbers)
     try:
         # Of what is damaged no more is unpacked than there can be.
@@ -131,5 +131,5 @@ def counts_in(
     there = [(row, places[host]) for row, host in enumerate(hosts) if host in places]
     if there:
         ours, theirs = map(list, zip(*there))
-        found[np.ix_(ours, numbers)] = rows[theirs]
-    return found
+        counts[np.ix_(ours, numbers)] = rows[theirs]
+    return counts

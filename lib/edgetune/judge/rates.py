@@ -98,7 +98,7 @@ def rates_for(
 def group_rate(metric: Metric, name: str, part: Part, hosts: Sequence[str]) -> float:
     """The level of hosts together in a document; unknown ones have no part in it."""
     if metric.quantiles:
-        counts = {own.of: _counts(own, part, hosts) for own in metric.quantiles}
+        counts = {needed.of: _counts(needed, part, hosts) for needed in metric.quantiles}
         return _together(metric.quantiles, counts)
     return _rate(rows_of([part], name, hosts)[0])
 
@@ -107,11 +107,11 @@ def group_halves(
     metric: Metric, name: str, baseline: Baseline, hosts: Sequence[str]
 ) -> tuple[float, float]:
     """The same of both halves of a baseline."""
-    own = metric.quantiles
-    if own:
-        halves = {each.of: half_counts(each, baseline, hosts) for each in own}
+    parts = metric.quantiles
+    if parts:
+        halves = {part.of: half_counts(part, baseline, hosts) for part in parts}
         first, second = (
-            _together(own, {of: counts[half] for of, counts in halves.items()}) for half in (0, 1)
+            _together(parts, {of: counts[half] for of, counts in halves.items()}) for half in (0, 1)
         )
         return first, second
     first, second = map(_rate, halves_of(baseline, name, hosts))
@@ -120,14 +120,14 @@ def group_halves(
 
 def _together(quantiles: Sequence[Histogram], counts: Counts) -> float:
     """What the requests of hosts together tell."""
-    sums = {of: own.sum(axis=0, keepdims=True) for of, own in counts.items()}
+    sums = {of: rows.sum(axis=0, keepdims=True) for of, rows in counts.items()}
     return float(_level(quantiles, sums)[0])
 
 
 def _level(quantiles: Sequence[Histogram], counts: Counts) -> Array:
     """A quantile of each row of counts, or the mean of several."""
-    values = [quantile(counts[own.of], own) for own in quantiles]
-    return mean_of(values, [own.weight for own in quantiles])
+    values = [quantile(counts[part.of], part) for part in quantiles]
+    return mean_of(values, [part.weight for part in quantiles])
 
 
 def _rate(rows: Array) -> float:
@@ -154,7 +154,7 @@ class _Counts(Rates):
         return rates_of(self._rows[0], self._strata, rare=self._rare)
 
     def halves(self) -> tuple[Array, Array]:
-        first, second = (rates_of(own, self._strata, rare=self._rare) for own in self._halves)
+        first, second = (rates_of(half, self._strata, rare=self._rare) for half in self._halves)
         return first, second
 
     def after(self, span: slice, test: Array) -> Array:
@@ -162,7 +162,7 @@ class _Counts(Rates):
 
     def log_ratios(self) -> Array:
         # What tests take for it where events are rare is a difference of counts.
-        was, now = (rates_of(own, self._strata) for own in self._both)
+        was, now = (rates_of(sums, self._strata) for sums in self._both)
         return change(was, now)
 
     def levels(self) -> tuple[Array, Array]:
@@ -199,24 +199,24 @@ class _Quantiles(Rates):
         blocks: Sequence[Block],
         hosts: Sequence[str],
     ) -> None:
-        self._own, self._baseline, self._blocks, self._hosts = quantiles, baseline, blocks, hosts
+        self._parts, self._baseline, self._blocks, self._hosts = quantiles, baseline, blocks, hosts
 
     def before(self) -> Array:
-        return np.log(_level(self._own, self._before))
+        return np.log(_level(self._parts, self._before))
 
     def halves(self) -> tuple[Array, Array]:
-        first, second = (np.log(_level(self._own, half)) for half in self._halves)
+        first, second = (np.log(_level(self._parts, half)) for half in self._halves)
         return first, second
 
     def after(self, span: slice, test: Array) -> Array:
-        logs = np.log(_level(self._own, self._after(span)))
+        logs = np.log(_level(self._parts, self._after(span)))
         return np.repeat(logs[:, None], len(RATIOS), axis=1)
 
     def log_ratios(self) -> Array:
-        return change(self.before(), np.log(_level(self._own, self._after())))
+        return change(self.before(), np.log(_level(self._parts, self._after())))
 
     def levels(self) -> tuple[Array, Array]:
-        return _level(self._own, self._before), _level(self._own, self._after())
+        return _level(self._parts, self._before), _level(self._parts, self._after())
 
     def events_before(self) -> Array:
         return self._fewest(self._before)
@@ -232,15 +232,15 @@ class _Quantiles(Rates):
 
     def _error(self, counts: Counts) -> Array:
         # Quantiles of the same requests err together: their errors add up, at most.
-        return sum(own.weight * log_error(counts[own.of], own) for own in self._own)
+        return sum(part.weight * log_error(counts[part.of], part) for part in self._parts)
 
     def _fewest(self, counts: Counts) -> Array:
         """The requests of that histogram which has the fewest of a host."""
-        return np.minimum.reduce([own.sum(axis=1) for own in counts.values()])
+        return np.minimum.reduce([rows.sum(axis=1) for rows in counts.values()])
 
     @cached_property
     def _halves(self) -> tuple[Counts, Counts]:
-        both = {own.of: half_counts(own, self._baseline, self._hosts) for own in self._own}
+        both = {part.of: half_counts(part, self._baseline, self._hosts) for part in self._parts}
         first, second = ({of: counts[half] for of, counts in both.items()} for half in (0, 1))
         return first, second
 
@@ -250,34 +250,34 @@ class _Quantiles(Rates):
         return {of: first[of] + second[of] for of in first}
 
     def _after(self, span: slice = ALL) -> Counts:
-        return {own.of: self._soaked(own, span) for own in self._own}
+        return {part.of: self._soaked(part, span) for part in self._parts}
 
-    def _soaked(self, own: Histogram, span: slice) -> Array:
-        found = np.zeros((len(self._hosts), len(bounds_of(own))))
+    def _soaked(self, part: Histogram, span: slice) -> Array:
+        counts = np.zeros((len(self._hosts), len(bounds_of(part))))
         for block in self._blocks[span]:
-            found += _counts(own, block, self._hosts)
-        return found
+            counts += _counts(part, block, self._hosts)
+        return counts
 
 
-def half_counts(own: Histogram, baseline: Baseline, hosts: Sequence[str]) -> tuple[Array, Array]:
+def half_counts(part: Histogram, baseline: Baseline, hosts: Sequence[str]) -> tuple[Array, Array]:
     """What each host has in each bucket in both halves of a baseline, (hosts, buckets) each."""
-    where, kept = f"histograms.{own.of}", baseline.histograms.get(own.of, [])
+    where, kept = f"histograms.{part.of}", baseline.histograms.get(part.of, [])
     first, second = kept if len(kept) == 2 else (None, None)
-    width = len(bounds_of(own))
+    width = len(bounds_of(part))
     return (
         counts_in(first, baseline.hosts, hosts, width, where),
         counts_in(second, baseline.hosts, hosts, width, where),
     )
 
 
-def block_counts(own: Histogram, block: Block, hosts: Sequence[str]) -> Array:
+def block_counts(histogram: Histogram, block: Block, hosts: Sequence[str]) -> Array:
     """The same of a block."""
-    kept, where = block.histograms.get(own.of), f"histograms.{own.of}"
-    return counts_in(kept, block.hosts, hosts, len(bounds_of(own)), where)
+    kept, where = block.histograms.get(histogram.of), f"histograms.{histogram.of}"
+    return counts_in(kept, block.hosts, hosts, len(bounds_of(histogram)), where)
 
 
-def _counts(own: Histogram, part: Part, hosts: Sequence[str]) -> Array:
+def _counts(histogram: Histogram, part: Part, hosts: Sequence[str]) -> Array:
     if isinstance(part, Baseline):
-        first, second = half_counts(own, part, hosts)
+        first, second = half_counts(histogram, part, hosts)
         return first + second
-    return block_counts(own, part, hosts)
+    return block_counts(histogram, part, hosts)

@@ -76,7 +76,9 @@ class Over:
     headroom: Sequence[RingHeadroom] = ()
 
 
-def over_all(records: Mapping[str, PopRecord], own: Mapping[str, Comparison] | None = None) -> Over:
+def over_all(
+    records: Mapping[str, PopRecord], comparisons: Mapping[str, Comparison] | None = None
+) -> Over:
     """That of PoPs, however they are judged; ``own`` are their comparisons, where these are made.
 
     All that were compared belong into ``records``: a mean over those that were promoted is too
@@ -84,13 +86,13 @@ def over_all(records: Mapping[str, PopRecord], own: Mapping[str, Comparison] | N
     """
     if not records:
         return Over()
-    found = {
+    of_pops = {
         pop: headrooms(each.plan, each.strata, each.baseline, each.blocks)
         for pop, each in records.items()
     }
     plans = [each.plan for each in records.values()]
     known = {name: metric for plan in plans for name, metric in metrics_of(plan).items()}
-    return Over(ring_effect(own or compared(records)), ring_headroom(found, known))
+    return Over(ring_effect(comparisons or compared(records)), ring_headroom(of_pops, known))
 
 
 def decide_ring(
@@ -102,37 +104,44 @@ def decide_ring(
     or if it goes the other way (see ``contrary``). The others are promoted if the test over all of
     them proves it, and that over what is left as well. InputError as of ``judge_ring``.
     """
-    own = compared(records)
+    comparisons = compared(records)
     together = _together(records)
-    whole = _judged(together, own)
-    over = over_all(records, own)
-    doubtful = {pop: _why(doubts) for pop in own for doubts in [[*_doubts(own[pop])]] if doubts}
-    held = {**contrary(own, together), **doubtful, **(hindered or {})}
+    whole = _judged(together, comparisons)
+    over = over_all(records, comparisons)
+    doubtful = {
+        pop: _why(doubts)
+        for pop in comparisons
+        for doubts in [[*_doubts(comparisons[pop])]]
+        if doubts
+    }
+    held = {**contrary(comparisons, together), **doubtful, **(hindered or {})}
     if whole.decision is Decision.ROLL_BACK or not held:
         return Ruling(whole, {}, over)
     left = {pop: record for pop, record in records.items() if pop not in held}
     rest = judge_ring(left) if left else whole
-    told = "; ".join(f"{pop}: {why}" for pop, why in held.items())
+    reasons = "; ".join(f"{pop}: {why}" for pop, why in held.items())
     proven = judge(together, too_little(together), _ONCE).decision is Decision.PROMOTE
     if not left or rest.decision is not Decision.PROMOTE:
-        reason = f"{rest.reason}; without {told}" if left else f"no PoP can be promoted: {told}"
+        reason = (
+            f"{rest.reason}; without {reasons}" if left else f"no PoP can be promoted: {reasons}"
+        )
         return Ruling(replace(whole, decision=Decision.HOLD, reason=reason), {}, over)
     if not proven:
-        reason = f"{rest.reason}; but not over all PoPs, without {told}"
+        reason = f"{rest.reason}; but not over all PoPs, without {reasons}"
         return Ruling(replace(whole, decision=Decision.HOLD, reason=reason), {}, over)
     # Its numbers are those over all PoPs: those of what is left are too good.
-    reason = f"{rest.reason}; held are {told}"
+    reason = f"{rest.reason}; held are {reasons}"
     return Ruling(replace(rest, metrics=whole.metrics, reason=reason), held, over)
 
 
-def contrary(own: Mapping[str, Comparison], together: Comparison) -> dict[str, str]:
+def contrary(comparisons: Mapping[str, Comparison], together: Comparison) -> dict[str, str]:
     """The PoPs whose intent's metric got worse than it may beyond chance, alone or on one
     hardware, each with the reason.
 
     Of as many tests as there are PoPs and kinds of hardware any errs with a probability of
     ``alpha_harm`` at most. A PoP of few hosts has few draws: alone it cannot prove much.
     """
-    parts = {pop: (one, [pop]) for pop, one in own.items()}
+    parts = {pop: (one, [pop]) for pop, one in comparisons.items()}
     for name, groups in _by_hardware(together.strata).items():
         of = _Together(together.plan, groups, together.baseline, together.blocks, together.cuts)
         parts[f"hardware {name}"] = of, [*dict.fromkeys(key.partition("/")[0] for key in groups)]
@@ -142,15 +151,15 @@ def contrary(own: Mapping[str, Comparison], together: Comparison) -> dict[str, s
         for part, (one, _) in parts.items()
         if one.is_compared(one.metric) and one.events(one.metric)
     }
-    found: dict[str, str] = {}
+    against: dict[str, str] = {}
     for part, p in holm(ps, together.plan.options.alpha_harm).items():
         one, pops = parts[part]
         ratio = math.exp(one.ratio(one.metric))
-        which = "it" if part in own else f"its {part}"
+        which = "it" if part in comparisons else f"its {part}"
         why = f"{which} goes the other way: {one.metric} {share(ratio)}, p = {probability(p)}"
         for pop in pops:
-            found.setdefault(pop, why)
-    return found
+            against.setdefault(pop, why)
+    return against
 
 
 def judge_ring(records: Mapping[str, PopRecord]) -> Look:
@@ -165,8 +174,8 @@ def judge_ring(records: Mapping[str, PopRecord]) -> Look:
 def compared(records: Mapping[str, PopRecord]) -> dict[str, Comparison]:
     """The comparison of each PoP alone."""
     return {
-        pop: Comparison(own.plan, own.strata, own.baseline, own.blocks)
-        for pop, own in records.items()
+        pop: Comparison(record.plan, record.strata, record.baseline, record.blocks)
+        for pop, record in records.items()
     }
 
 
@@ -198,7 +207,7 @@ class _Together(Comparison):
 def _together(records: Mapping[str, PopRecord]) -> Comparison:
     if not records:
         raise InputError("ring", "pops", "is empty")
-    strata = {name: groups for pop, own in records.items() for name, groups in _strata(pop, own)}
+    strata = dict(pair for pop, record in records.items() for pair in _strata(pop, record))
     parts = _parts(records)
     first, middle, _ = (any(part.values()) for part in parts)
     blocks = _soak(records, [part for part in parts if any(part.values())])
@@ -206,19 +215,19 @@ def _together(records: Mapping[str, PopRecord]) -> Comparison:
     return _Together(_one_plan(records), strata, _baseline(records), blocks, cuts)
 
 
-def _judged(together: Comparison, own: Mapping[str, Comparison]) -> Look:
+def _judged(together: Comparison, comparisons: Mapping[str, Comparison]) -> Look:
     unsound = [
         replace(
             doubt,
             text=f"{pop}: {doubt.text}",
             hosts=tuple(f"{pop}/{host}" for host in doubt.hosts),
         )
-        for pop, each in own.items()
+        for pop, each in comparisons.items()
         for doubt in _doubts(each)
     ]
     absent = [
         replace(row, hosts=[f"{pop}/{host}" for host in row.hosts])
-        for pop, each in own.items()
+        for pop, each in comparisons.items()
         for row in unwatched_of(each)
     ]
     return judge(together, [*unsound, *too_little(together)], _ONCE, None, absent)
@@ -235,8 +244,8 @@ def judge_each(decisions: Mapping[str, str]) -> tuple[Decision, str]:
     return Decision.PROMOTE, "every PoP was promoted by its own verdict"
 
 
-def _doubts(own: Comparison) -> Iterator[Doubt]:
-    for doubt in doubts_of(own):
+def _doubts(comparison: Comparison) -> Iterator[Doubt]:
+    for doubt in doubts_of(comparison):
         # What is too little in one PoP need not be in all of them.
         if doubt.kind not in ("few_events", "few_hosts"):
             yield doubt
@@ -248,21 +257,21 @@ def _why(doubts: Sequence[Doubt]) -> str:
 
 def _by_hardware(strata: Strata) -> dict[str, dict[str, Groups]]:
     """The strata of all PoPs by what their hosts are; empty where they are all the same."""
-    found: dict[str, dict[str, Groups]] = {}
+    kinds: dict[str, dict[str, Groups]] = {}
     for key, groups in strata.items():
-        found.setdefault(key.partition("/")[2], {})[key] = groups
-    return found if len(found) > 1 else {}
+        kinds.setdefault(key.partition("/")[2], {})[key] = groups
+    return kinds if len(kinds) > 1 else {}
 
 
 def _one_plan(records: Mapping[str, PopRecord]) -> Plan:
     """The first PoP's plan, with a seed that all of them have a part in. Beside is shown what all
     of them show."""
-    plans = [own.plan for own in records.values()]
+    plans = [record.plan for record in records.values()]
     beside = _in_all([dict.fromkeys(plan.beside) for plan in plans])
     alike = [metrics_of(replace(plan, beside=beside)) for plan in plans]
-    for (pop, own), metrics in zip(records.items(), alike):
+    for (pop, record), metrics in zip(records.items(), alike):
         for field in ("intent", "guards"):
-            if getattr(own.plan, field) != getattr(plans[0], field):
+            if getattr(record.plan, field) != getattr(plans[0], field):
                 raise InputError("ring", pop, f"does not have the {field} of the other PoPs")
         if metrics != alike[0]:
             raise InputError("ring", pop, "does not define its metrics as the other PoPs do")
@@ -271,8 +280,8 @@ def _one_plan(records: Mapping[str, PopRecord]) -> Plan:
     return replace(plans[0], options=options, beside=beside)
 
 
-def _strata(pop: str, own: PopRecord) -> Iterator[tuple[str, Groups]]:
-    for name, groups in own.strata.items():
+def _strata(pop: str, record: PopRecord) -> Iterator[tuple[str, Groups]]:
+    for name, groups in record.strata.items():
         test, control = (
             [f"{pop}/{host}" for host in each] for each in (groups.test, groups.control)
         )
@@ -281,36 +290,36 @@ def _strata(pop: str, own: PopRecord) -> Iterator[tuple[str, Groups]]:
 
 def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
     """One of the rows of each PoP's."""
-    each = {pop: own.baseline for pop, own in records.items()}
-    hosts = {pop: own.hosts for pop, own in each.items()}
-    some, *_ = each.values()
+    baselines = {pop: record.baseline for pop, record in records.items()}
+    every = [*baselines.values()]
+    hosts = {pop: part.hosts for pop, part in baselines.items()}
     histograms = {
         of: [
-            _buckets({p: [(own.hosts, own.histograms[of][n])] for p, own in each.items()}, hosts)
+            _buckets({p: [(b.hosts, b.histograms[of][n])] for p, b in baselines.items()}, hosts)
             for n in (0, 1)
         ]
-        for of in _in_all([own.histograms for own in each.values()])
+        for of in _in_all([part.histograms for part in every])
     }
     metrics = {
         name: replace(
-            some.metrics[name],
-            rows=_rows({pop: [own] for pop, own in each.items()}, name, hosts),
-            halves=_halves(each, name, hosts),
+            every[0].metrics[name],
+            rows=_rows({pop: [part] for pop, part in baselines.items()}, name, hosts),
+            halves=_halves(baselines, name, hosts),
             elasticities={
-                f"{pop}/{stratum}": found
-                for pop, own in each.items()
-                for stratum, found in own.metrics[name].elasticities.items()
+                f"{pop}/{stratum}": elasticity
+                for pop, part in baselines.items()
+                for stratum, elasticity in part.metrics[name].elasticities.items()
             },
         )
-        for name in _in_all([own.metrics for own in each.values()])
+        for name in _in_all([part.metrics for part in every])
     }
     return Baseline(
-        min(own.start for own in each.values()),
-        max(own.end for own in each.values()),
-        some.slot,
+        min(part.start for part in every),
+        max(part.end for part in every),
+        every[0].slot,
         _named(hosts),
         metrics,
-        _facts({pop: [own] for pop, own in each.items()}, hosts),
+        _facts({pop: [part] for pop, part in baselines.items()}, hosts),
         histograms=histograms,
     )
 
@@ -319,24 +328,24 @@ def _in_all(parts: Sequence[Mapping[str, object]]) -> list[str]:
     """The names that all have: of metrics that are shown beside, each PoP has those that its hosts
     measure."""
     first, *others = parts
-    return [name for name in first if all(name in own for own in others)]
+    return [name for name in first if all(name in part for part in others)]
 
 
 def _parts(records: Mapping[str, PopRecord]) -> list[dict[str, Blocks]]:
     """The blocks of each PoP's soak in the three parts of it (see ``_Together``)."""
-    found: list[dict[str, Blocks]] = [{}, {}, {}]
-    for pop, own in records.items():
-        first, late = cuts_of(own.plan, own.blocks)
-        for part, span in zip(found, (slice(0, first), slice(first, late), slice(late, None))):
-            part[pop] = own.blocks[span]
-    return found
+    spans: list[dict[str, Blocks]] = [{}, {}, {}]
+    for pop, record in records.items():
+        first, late = cuts_of(record.plan, record.blocks)
+        for part, span in zip(spans, (slice(0, first), slice(first, late), slice(late, None))):
+            part[pop] = record.blocks[span]
+    return spans
 
 
 def _soak(records: Mapping[str, PopRecord], parts: Sequence[Mapping[str, Blocks]]) -> Blocks:
     """The rows of each PoP's soak, in one block for each part of it."""
-    hosts = {pop: own.blocks[0].hosts for pop, own in records.items()}
-    # What was measured is told of the whole: that a soak has no such part is no gap.
-    facts = _facts({pop: own.blocks for pop, own in records.items()}, hosts)
+    hosts = {pop: record.blocks[0].hosts for pop, record in records.items()}
+    # The time measured is that of the whole: a soak without such a part has no gap.
+    facts = _facts({pop: record.blocks for pop, record in records.items()}, hosts)
     return [_block(part, hosts, facts) for part in parts]
 
 
@@ -346,7 +355,7 @@ def _block(parts: Mapping[str, Blocks], hosts: Hosts, facts: Facts) -> Block:
     metrics = {name: Counted(_rows(parts, name, hosts)) for name in names}
     histograms = {
         of: _buckets(
-            {pop: [(b.hosts, b.histograms[of]) for b in own] for pop, own in parts.items()}, hosts
+            {pop: [(b.hosts, b.histograms[of]) for b in each] for pop, each in parts.items()}, hosts
         )
         for of in _in_all([block.histograms for block in every])
     }
@@ -363,44 +372,44 @@ def _block(parts: Mapping[str, Blocks], hosts: Hosts, facts: Facts) -> Block:
 
 def _facts(parts: Mapping[str, Sequence[Part]], hosts: Hosts) -> Facts:
     """Those of PoPs together, as far as they are not judged in each alone: what was measured."""
-    found: dict[str, dict[str, float]] = {}
-    for pop, own in parts.items():
-        for metric in own[0].metrics:
-            shares = known_share(own, metric, hosts[pop]).tolist()
-            found.setdefault(metric, {}).update(zip(_named({pop: hosts[pop]}), shares))
-    return Facts({}, {}, {}, {}, {}, Load(None, None), measured=Measured(1.0, {}, found, {}))
+    known: dict[str, dict[str, float]] = {}
+    for pop, documents in parts.items():
+        for metric in documents[0].metrics:
+            shares = known_share(documents, metric, hosts[pop]).tolist()
+            known.setdefault(metric, {}).update(zip(_named({pop: hosts[pop]}), shares))
+    return Facts({}, {}, {}, {}, {}, Load(None, None), measured=Measured(1.0, {}, known, {}))
 
 
 def _named(hosts: Hosts) -> list[str]:
-    return [f"{pop}/{host}" for pop, own in hosts.items() for host in own]
+    return [f"{pop}/{host}" for pop, names in hosts.items() for host in names]
 
 
 def _buckets(kept: Mapping[str, Sequence[tuple[Sequence[str], Buckets]]], hosts: Hosts) -> Buckets:
     """What documents of PoPs keep of a histogram, each with its hosts, added up."""
-    numbers = [number for own in kept.values() for _, each in own for number in each.numbers]
+    numbers = [n for each in kept.values() for _, buckets in each for n in buckets.numbers]
     width = max(numbers, default=0) + 1
-    found = {
-        pop: sum(counts_in(each, known, hosts[pop], width, "histograms") for known, each in own)
-        for pop, own in kept.items()
-        if own
+    sums = {
+        pop: sum(counts_in(b, known, hosts[pop], width, "histograms") for known, b in each)
+        for pop, each in kept.items()
+        if each
     }
-    rows = [found.get(pop, np.zeros((len(own), width))) for pop, own in hosts.items()]
+    rows = [sums.get(pop, np.zeros((len(names), width))) for pop, names in hosts.items()]
     return packed_counts(np.concatenate(rows))
 
 
 def _rows(parts: Mapping[str, Sequence[Part]], metric: str, hosts: Hosts) -> str:
-    if not any(own.metrics[metric].rows for each in parts.values() for own in each):
+    if not any(part.metrics[metric].rows for each in parts.values() for part in each):
         # A histogram has none.
         return ""
-    found = {pop: rows_of(own, metric, hosts[pop]).sum(axis=0) for pop, own in parts.items() if own}
-    width = next(iter(found.values())).shape[1]
+    sums = {p: rows_of(each, metric, hosts[p]).sum(axis=0) for p, each in parts.items() if each}
+    width = next(iter(sums.values())).shape[1]
     # Who has no such part did nothing in it, and adds nothing to the whole.
-    rows = [found.get(pop, np.zeros((len(own), width))) for pop, own in hosts.items()]
+    rows = [sums.get(pop, np.zeros((len(names), width))) for pop, names in hosts.items()]
     return packed_rows(np.concatenate(rows))
 
 
 def _halves(baselines: Mapping[str, Baseline], metric: str, hosts: Hosts) -> str:
-    if not any(own.metrics[metric].rows for own in baselines.values()):
+    if not any(part.metrics[metric].rows for part in baselines.values()):
         return ""
-    found = [np.hstack(halves_of(own, metric, hosts[pop])) for pop, own in baselines.items()]
-    return packed_rows(np.concatenate(found))
+    rows = [np.hstack(halves_of(part, metric, hosts[pop])) for pop, part in baselines.items()]
+    return packed_rows(np.concatenate(rows))

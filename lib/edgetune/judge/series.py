@@ -103,24 +103,22 @@ def read_window(
 
     ``samples`` may be in any order and reach beyond both ends, so that what grew over a border is
     known. Without ``exposures`` a metric is compared per packet only if every host with samples
-    counts packets; a soak is given its baseline's. Boots are told from ``booted_since`` on, which
+    counts packets; a soak is given its baseline's. Boots are listed from ``booted_since`` on, which
     may lie before ``start``. InputError: a window that makes no sense.
     """
     _check(hosts, start, end, slot)
     table = _Table(samples, hosts)
     steps = _Steps(table, start, end, slot, _slack(metrics))
     since = start if booted_since is None else booted_since
-    used = {
-        name: (exposures or {}).get(name) or _exposure(table, own) for name, own in metrics.items()
-    }
+    used = {name: (exposures or {}).get(name) or _exposure(table, m) for name, m in metrics.items()}
     seconds = steps.seconds()
     with np.errstate(divide="ignore", invalid="ignore"):
         packets = np.where(seconds > 0, steps.grown(PACKETS) / seconds, np.nan)
-    quantiles = [each for own in metrics.values() for each in own.quantiles]
-    buckets = {of: _Buckets(steps, of, quantiles) for of in {own.of for own in quantiles}}
-    found = {
-        name: _quantile(own, buckets) if own.quantiles else _series(steps, own, used[name], seconds)
-        for name, own in metrics.items()
+    parts = [part for metric in metrics.values() for part in metric.quantiles]
+    buckets = {of: _Buckets(steps, of, parts) for of in {part.of for part in parts}}
+    series = {
+        name: _quantile(m, buckets) if m.quantiles else _series(steps, m, used[name], seconds)
+        for name, m in metrics.items()
     }
     inside = (table.time >= start) & (table.time <= end)
     newest = np.full(len(hosts), -np.inf)
@@ -130,15 +128,15 @@ def read_window(
         start=start,
         end=end,
         slot=slot,
-        metrics=found,
+        metrics=series,
         exposures=used,
         packets=packets,
         samples=steps.sampled(inside),
         newest=np.where(np.isfinite(newest), newest, np.nan),
         flaws={**dict.fromkeys(_rebooted(table, since, end), REBOOTED), **steps.flaws()},
-        coverage=_coverage(steps, metrics, found, used, seconds, buckets),
+        coverage=_coverage(steps, metrics, series, used, seconds, buckets),
         boots=_boots(table, since, end),
-        histograms={of: own.requests for of, own in buckets.items()},
+        histograms={of: counted.requests for of, counted in buckets.items()},
     )
 
 
@@ -186,7 +184,7 @@ def _joined_requests(parts: Sequence[Requests]) -> Requests:
 
 def _slack(metrics: Mapping[str, Metric]) -> dict[str, float]:
     """By how much counters may fall without having been reset."""
-    return {name: most for own in metrics.values() for name, most in own.unsteady.items()}
+    return {name: most for metric in metrics.values() for name, most in metric.unsteady.items()}
 
 
 def _check(hosts: Sequence[str], start: float, end: float, slot: float) -> None:
@@ -227,7 +225,7 @@ class _Table:
         """The numbers of its buckets that any sample has."""
         begin = histogram + BUCKET
         names = (name for name in self._samples.counter_names() if name.startswith(begin))
-        return sorted(int(own) for name in names if (own := name[len(begin) :]).isdecimal())
+        return sorted(int(number) for name in names if (number := name[len(begin) :]).isdecimal())
 
     def mean(self, weights: Mapping[str, float]) -> Array:
         """A gauge; of several, the geometric mean by their weights, NaN where one was not read.
@@ -386,7 +384,7 @@ class _Steps:
         table = self._table
         inside = (table.time > self._start) & (table.time <= self._end)
         read = inside & ~np.isnan(table.mean(gauges))
-        counts = [np.bincount(table.host[own], minlength=self.shape[0]) for own in (read, inside)]
+        counts = [np.bincount(table.host[of], minlength=self.shape[0]) for of in (read, inside)]
         return counts[0] / np.maximum(counts[1], 1)
 
     def _cells(self, host: Array, time: Array) -> Array:
@@ -408,8 +406,8 @@ class _Buckets:
     """
 
     def __init__(self, steps: _Steps, of: str, quantiles: Sequence[Histogram]) -> None:
-        own = {_key(each): each for each in quantiles if each.of == of}
-        width = len(bounds_of(next(iter(own.values()))))
+        asked = {_key(part): part for part in quantiles if part.of == of}
+        width = len(bounds_of(next(iter(asked.values()))))
         numbers = [number for number in steps.buckets(of) if number < width]
         total = steps.growth(of)
         grown = np.zeros((len(numbers), len(total)))
@@ -419,7 +417,7 @@ class _Buckets:
         known &= np.abs(grown.sum(axis=0) - np.where(known, total, 0.0)) < _WHOLE
         self.known = steps.known_seconds(known)
         self.requests = Requests(steps.middles(), np.zeros((steps.shape[0], 2, width)))
-        self.values = {key: np.full(steps.shape, np.nan) for key in own}
+        self.values = {key: np.full(steps.shape, np.nan) for key in asked}
         half = steps.shape[1] // 2
         for hosts, at, cells in steps.parts(width):
             shape = (hosts.stop - hosts.start, steps.shape[1])
@@ -430,21 +428,21 @@ class _Buckets:
                 counts[:, :, number] = each.reshape(shape)
             self.requests.counts[hosts, 0] = counts[:, :half].sum(axis=1)
             self.requests.counts[hosts, 1] = counts[:, half:].sum(axis=1)
-            for key, each_own in own.items():
-                self.values[key][hosts] = quantile(counts, each_own)
+            for key, part in asked.items():
+                self.values[key][hosts] = quantile(counts, part)
 
 
-def _key(own: Histogram) -> tuple[float, float]:
+def _key(part: Histogram) -> tuple[float, float]:
     """What tells the quantiles of one reading apart."""
-    return own.quantile, own.resolution
+    return part.quantile, part.resolution
 
 
 def _quantile(metric: Metric, buckets: Mapping[str, _Buckets]) -> Series:
     """A quantile by slot, or the mean of several."""
     parts = metric.quantiles
-    values = [buckets[own.of].values[_key(own)] for own in parts]
-    found = mean_of(values, [own.weight for own in parts])
-    return Series(found, np.where(np.isnan(found), np.nan, 1.0))
+    values = [buckets[part.of].values[_key(part)] for part in parts]
+    level = mean_of(values, [part.weight for part in parts])
+    return Series(level, np.where(np.isnan(level), np.nan, 1.0))
 
 
 def _exposure(table: _Table, metric: Metric) -> str:
@@ -473,7 +471,7 @@ def _series(steps: _Steps, metric: Metric, exposure: str, seconds: Array) -> Ser
 def _coverage(
     steps: _Steps,
     metrics: Mapping[str, Metric],
-    found: Mapping[str, Series],
+    series_of: Mapping[str, Series],
     exposures: Mapping[str, str],
     seconds: Array,
     buckets: Mapping[str, _Buckets],
@@ -481,20 +479,20 @@ def _coverage(
     """``seconds`` (hosts, slots) are those between samples of one boot."""
     watched = np.nansum(seconds, axis=1)
     known, unread = {}, {}
-    for name, series in found.items():
-        own = metrics[name]
-        if own.quantiles:
-            each = {quantile.of: buckets[quantile.of].known for quantile in own.quantiles}
+    for name, series in series_of.items():
+        metric = metrics[name]
+        if metric.quantiles:
+            each = {quantile.of: buckets[quantile.of].known for quantile in metric.quantiles}
             known[name] = np.minimum.reduce([*each.values()])
             unread.update({of: watched - seconds for of, seconds in each.items()})
             continue
-        if own.gauges:
-            known[name] = watched * steps.share_read(own.gauges)
-            for gauge in own.gauges:
+        if metric.gauges:
+            known[name] = watched * steps.share_read(metric.gauges)
+            for gauge in metric.gauges:
                 unread[gauge] = watched * (1 - steps.share_read({gauge: 1.0}))
             continue
         known[name] = np.nansum(np.where(np.isnan(series.events), 0.0, seconds), axis=1)
-        for counter in {*own.counters, *own.less, exposures[name]} - {SECONDS}:
+        for counter in {*metric.counters, *metric.less, exposures[name]} - {SECONDS}:
             read = np.where(np.isnan(steps.grown(counter)), 0.0, seconds)
             unread[counter] = watched - np.nansum(read, axis=1)
     return Coverage(watched, known, unread)
@@ -519,4 +517,4 @@ def _rebooted(table: _Table, start: float, end: float) -> list[str]:
     inside = (table.time > start) & (table.time <= end)
     host, boot = table.host[inside], table.boot[inside]
     changes = (np.diff(host) == 0) & (np.diff(boot) != 0)
-    return [table.hosts[own] for own in np.unique(host[1:][changes]).tolist()]
+    return [table.hosts[number] for number in np.unique(host[1:][changes]).tolist()]

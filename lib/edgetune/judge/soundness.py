@@ -112,9 +112,9 @@ def _reboots(hosts: Sequence[str], soak: Facts) -> Iterator[Doubt]:
 def reboots_before(hosts: Sequence[str], baseline: Facts, soak: Facts) -> list[Doubt]:
     """Hosts that the soak finds in another boot than that in which the baseline left them."""
     between = set(rebooted_between(baseline.boots, soak))
-    found = [host for host in hosts if host in between]
-    text = f"{named(found)} rebooted between the baseline and the soak"
-    return [Doubt("reboot", text)] if found else []
+    rebooted = [host for host in hosts if host in between]
+    text = f"{named(rebooted)} rebooted between the baseline and the soak"
+    return [Doubt("reboot", text)] if rebooted else []
 
 
 def _stale(hosts: Sequence[str], soak: Facts, end: float, interval: float) -> Iterator[Doubt]:
@@ -138,10 +138,10 @@ def _spill_over(groups: Groups, soak: Facts) -> Iterator[Doubt]:
     text = f"{who} carried no traffic for {100 * share:.0f} % of the soak ({named(idle)})"
     more = _moved_load(groups, soak)
     ever = tuple(host for host in everyone(groups) if soak.at_idlest.get(host, 0.0) > IDLE_TIME)
-    told = f", {100 * (more - 1):.0f} % more each at most" if more else ""
+    growth = f", {100 * (more - 1):.0f} % more each at most" if more else ""
     other = everyone({name: hosts for name, hosts in groups.items() if name != group})
     if any(soak.packets.get(host) is not None for host in other):
-        text += f": the others carried theirs{told}"
+        text += f": the others carried theirs{growth}"
     yield Doubt("spill_over", text, biased=True, explains=more, hosts=ever)
 
 
@@ -152,7 +152,7 @@ def _moved_load(groups: Groups, soak: Facts) -> float | None:
     by as much per packet.
     """
     idlest = {host: soak.at_idlest.get(host, 0.0) for host in everyone(groups)}
-    share = max(sum(idlest[host] for host in own) / max(1, len(own)) for own in groups.values())
+    share = max(sum(idlest[h] for h in hosts) / max(1, len(hosts)) for hosts in groups.values())
     return 1 / (1 - share) if share < 1 else None
 
 

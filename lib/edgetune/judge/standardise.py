@@ -80,8 +80,8 @@ def dispersion(events: Array, means: Array) -> float:
     known = np.isfinite(means) & np.isfinite(events)
     counted, mean = np.where(known, events, 0.0), np.where(known, means, 0.0)
     total = mean.sum(1, keepdims=True)
-    own = np.divide(counted.sum(1, keepdims=True), total, np.zeros_like(total), where=total > 0)
-    fitted = own * mean
+    ratio = np.divide(counted.sum(1, keepdims=True), total, np.zeros_like(total), where=total > 0)
+    fitted = ratio * mean
     squares = float((fitted**2).sum())
     if squares <= 0:
         return 0.0
@@ -118,20 +118,20 @@ def log_rates(
     """
     scales = np.broadcast_to(scale, len(sums))
     observed, means = sums[:, 0] * scales, sums[:, 1]
-    found = np.zeros(len(sums))
+    rates = np.zeros(len(sums))
     for stratum in numbers_of(strata):
-        own = strata == stratum
-        if observed[own].sum() <= 0 or means[own].sum() <= 0:
+        members = strata == stratum
+        if observed[members].sum() <= 0 or means[members].sum() <= 0:
             continue
-        event = observed[own].sum() / (counts * scales)[own].sum()
-        exposed = np.where(means[own] > 0, means[own], np.nan)
+        event = observed[members].sum() / (counts * scales)[members].sum()
+        exposed = np.where(means[members] > 0, means[members], np.nan)
         if rare:
-            usual, added = means[own][means[own] > 0].mean(), ADDED * event
-            logs = np.log((observed[own] + added) / (exposed + added)) * (1 + added / usual)
+            usual, added = means[members][means[members] > 0].mean(), ADDED * event
+            logs = np.log((observed[members] + added) / (exposed + added)) * (1 + added / usual)
         else:
-            logs = np.log((observed[own] + 0.5 * event) / exposed)
-        found[own] = logs - np.log(scales[own])
-    return found
+            logs = np.log((observed[members] + 0.5 * event) / exposed)
+        rates[members] = logs - np.log(scales[members])
+    return rates
 
 
 def evened(test: Array, ratio: float) -> Array:
@@ -202,7 +202,7 @@ def numbers_of(strata: Array) -> Array:
 
 def _squares(values: Array, strata: Array, known: Array) -> float:
     groups = [values[known & (strata == stratum)] for stratum in numbers_of(strata)]
-    return sum(float(((own - own.mean()) ** 2).sum()) for own in groups if own.size)
+    return sum(float(((group - group.mean()) ** 2).sum()) for group in groups if group.size)
 
 
 def filled(values: Array, strata: Array) -> Array:
@@ -210,9 +210,9 @@ def filled(values: Array, strata: Array) -> Array:
 
     What is unknown in a whole stratum is 0.
     """
-    found = values.copy()
+    changes = values.copy()
     for stratum in numbers_of(strata):
-        own = strata == stratum
-        known = own & np.isfinite(values)
-        found[own & ~known] = values[known].mean() if known.any() else 0.0
-    return found
+        members = strata == stratum
+        known = members & np.isfinite(values)
+        changes[members & ~known] = values[known].mean() if known.any() else 0.0
+    return changes

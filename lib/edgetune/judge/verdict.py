@@ -17,7 +17,7 @@ from edgetune.judge.outliers import outlier_text
 
 _FEW = 4
 _ENOUGH = 0.8
-"""Share of its time in which a number is told without saying in how much of it."""
+"""Share of its time in which a number is shown without saying in how much of it."""
 
 _SPANS = {
     "soak": "the soak",
@@ -52,63 +52,63 @@ class Findings:
         return self.last and self.helped and not self.harmed and not self.doubts
 
 
-def decide(found: Findings) -> tuple[Verdict, Decision]:
+def decide(findings: Findings) -> tuple[Verdict, Decision]:
     """The verdict, and what follows.
 
     What is doubtful is never promoted, and where the comparison itself is biased nothing good is
     decided: it waits, and holds once the soak is over. Harm is taken back at once. A single sick
     host is nothing to the statistics; it is not promoted all the same.
     """
-    if found.harmed:
+    if findings.harmed:
         return Verdict.DEGRADED, Decision.ROLL_BACK
-    if not found.last:
-        return _verdict(found), Decision.WAIT
-    is_good = found.proven and not found.unwell
-    return _verdict(found), Decision.PROMOTE if is_good else Decision.HOLD
+    if not findings.last:
+        return _verdict(findings), Decision.WAIT
+    is_good = findings.proven and not findings.unwell
+    return _verdict(findings), Decision.PROMOTE if is_good else Decision.HOLD
 
 
-def _verdict(found: Findings) -> Verdict:
-    if found.doubts:
+def _verdict(findings: Findings) -> Verdict:
+    if findings.doubts:
         return Verdict.INCONCLUSIVE
-    if found.goal == "improve" and found.helped:
+    if findings.goal == "improve" and findings.helped:
         return Verdict.IMPROVED
-    if found.last and found.goal == "improve":
+    if findings.last and findings.goal == "improve":
         return Verdict.NO_DIFFERENCE
-    if found.last and found.helped:
-        return Verdict.IMPROVED if found.better else Verdict.NO_DIFFERENCE
+    if findings.last and findings.helped:
+        return Verdict.IMPROVED if findings.better else Verdict.NO_DIFFERENCE
     return Verdict.INCONCLUSIVE
 
 
-def because(found: Findings, margin: float) -> str:
+def because(findings: Findings, margin: float) -> str:
     """What the sentence about the numbers does not say."""
-    if found.doubts:
-        explaining = [doubt for doubt in found.doubts if doubt.biased]
-        biased = found.harmed and any(doubt.shown_by != found.worst for doubt in explaining)
+    if findings.doubts:
+        explaining = [doubt for doubt in findings.doubts if doubt.biased]
+        biased = findings.harmed and any(doubt.shown_by != findings.worst for doubt in explaining)
         but = "more than is explained by" if biased else "but"
-        return f"; {but} " + "; ".join(doubt.text for doubt in found.doubts)
-    if found.harmed:
+        return f"; {but} " + "; ".join(doubt.text for doubt in findings.doubts)
+    if findings.harmed:
         return ""
-    if not found.last:
-        return "" if found.helped and found.goal == "improve" else ": nothing is proven yet"
-    if found.goal == "improve":
-        return "" if found.helped else ": no proven improvement"
+    if not findings.last:
+        return "" if findings.helped and findings.goal == "improve" else ": nothing is proven yet"
+    if findings.goal == "improve":
+        return "" if findings.helped else ": no proven improvement"
     return (
         f": within the {margin:.0%} that is allowed"
-        if found.helped
+        if findings.helped
         else (f": not proven to be within the {margin:.0%} that is allowed")
     )
 
 
-def hindered_by(found: Findings) -> str:
+def hindered_by(findings: Findings) -> str:
     """The hosts that alone keep it from being promoted."""
-    told = found.unwell.items() if found.proven else ()
-    return "".join(f"; but {host} {problem}" for host, problem in told)
+    sick = findings.unwell.items() if findings.proven else ()
+    return "".join(f"; but {host} {problem}" for host, problem in sick)
 
 
 def not_watched(absent: Sequence[Unwatched]) -> str:
     """The optional metrics that hosts do not measure."""
-    told = [f"{own.metric} on {named(own.hosts)}" for own in absent]
-    return f"; not watched, as it is optional: {', '.join(told)}" if told else ""
+    rows = [f"{row.metric} on {named(row.hosts)}" for row in absent]
+    return f"; not watched, as it is optional: {', '.join(rows)}" if rows else ""
 
 
 def named(hosts: Sequence[str]) -> str:
@@ -119,7 +119,7 @@ def named(hosts: Sequence[str]) -> str:
 
 def outliers_named(odd: Sequence[Outlier]) -> str:
     """Hosts that got much worse than the others of their group, which a fine mean hides."""
-    shown = list({own.host: outlier_text(own) for own in reversed(odd)}.values())[::-1]
+    shown = list({outlier.host: outlier_text(outlier) for outlier in reversed(odd)}.values())[::-1]
     return f"; far from its group: {named(shown)}" if shown else ""
 
 
@@ -141,7 +141,7 @@ def undecided(goal: str, tests: Mapping[str, Spent], is_biased: bool = False) ->
     """How likely chance is to make what both tests saw, which decided nothing; and, unless a bias
     is why, what kept a p below alpha from deciding."""
     benefit = "an improvement" if goal == "improve" else "no harm"
-    told = []
+    claims = []
     for name, claim in (("help", benefit), ("harm", "harm in any metric")):
         p, alpha, left = tests[name].p, tests[name].alpha, tests[name].left
         if p is not None:
@@ -149,8 +149,8 @@ def undecided(goal: str, tests: Mapping[str, Spent], is_biased: bool = False) ->
             if p <= alpha and not is_biased:
                 free = f"{probability(left)} of alpha {alpha:g} is free by now"
                 why = f" ({free if left < p else 'earlier looks spent alpha on other draws'})"
-            told.append(f"{probability(p)} for {claim}{why}")
-    return "p = " + ", ".join(told)
+            claims.append(f"{probability(p)} for {claim}{why}")
+    return "p = " + ", ".join(claims)
 
 
 def load_explains(metric: Metric, load: float | None, ratio: float) -> str:
@@ -184,13 +184,13 @@ def measured_text(measured: Mapping[str, float], window: str = "soak") -> str:
 
     ``measured`` are shares as ``Effect`` has them, empty where an earlier version wrote none.
     """
-    told = []
+    parts = []
     for when, span in (("before", "the baseline"), ("after", _SPANS[window])):
         test, control = (_part(measured.get(f"{g}_{when}", 1.0)) for g in ("test", "control"))
         both = [(test, "")] if test == control else []
         each = both or [(test, " on test hosts"), (control, " on control hosts")]
-        told += [f"{own} {span}{hosts}" for own, hosts in each if own]
-    return ", ".join(told)
+        parts += [f"{part} {span}{hosts}" for part, hosts in each if part]
+    return ", ".join(parts)
 
 
 def _part(measured: float) -> str:
@@ -201,8 +201,8 @@ def _part(measured: float) -> str:
 
 def noted(measured: Mapping[str, float], window: str = "soak") -> str:
     """The same behind a number."""
-    told = measured_text(measured, window)
-    return f" ({told})" if told else ""
+    text = measured_text(measured, window)
+    return f" ({text})" if text else ""
 
 
 def _much(metric: Metric, ratio: float) -> str:
@@ -245,7 +245,7 @@ def prospect_text(power: Prospect) -> str:
     if power.effect is None:
         return f"no effect on {metric} could be seen {seen}{part}: too little happened"
     seen += part
-    told = f"a change of {metric} by {power.effect:.0%} or more would be seen {seen}"
+    text = f"a change of {metric} by {power.effect:.0%} or more would be seen {seen}"
     if power.goal == "no_harm" and power.effect > power.margin:
-        return f"{told}, but {power.margin:.0%} are to be excluded: it may well be held"
-    return told
+        return f"{text}, but {power.margin:.0%} are to be excluded: it may well be held"
+    return text

@@ -141,10 +141,10 @@ class Tls(NamedTuple):
 
 def left(deadline: float) -> float:
     """Seconds until then; LateError where that is over."""
-    found = deadline - clock.monotonic()
-    if found <= 0:
+    seconds = deadline - clock.monotonic()
+    if seconds <= 0:
         raise LateError
-    return found
+    return seconds
 
 
 def reach(host: str, port: int, deadline: float) -> socket.socket:
@@ -152,16 +152,16 @@ def reach(host: str, port: int, deadline: float) -> socket.socket:
 
     OSError where none does, of the last one.
     """
-    found = _addresses(host, port, deadline)
-    for number, (family, kind, protocol, _, there) in enumerate(found, 1):
-        share = left(deadline) / (len(found) + 1 - number)
+    addresses = _addresses(host, port, deadline)
+    for number, (family, kind, protocol, _, there) in enumerate(addresses, 1):
+        share = left(deadline) / (len(addresses) + 1 - number)
         try:
             sock = _connected(socket.socket(family, kind, protocol), there, share)
             # Without this a conversation waits for delayed acknowledgements of 40 ms.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return sock
         except OSError:
-            if number == len(found):
+            if number == len(addresses):
                 raise
     raise OSError(f"{host} has no address")
 
@@ -201,25 +201,25 @@ def _addresses(host: str, port: int, deadline: float) -> Sequence[Any]:
     with suppress(socket.gaierror, UnicodeError):
         numeric = socket.AI_NUMERICHOST
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=numeric)
-    found: list[Any] = []
+    answer: list[Any] = []
 
     def look_up() -> None:
         try:
-            found.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            answer.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except UnicodeError:
-            found.append(OSError(f"{host!r} is no name of a host"))
+            answer.append(OSError(f"{host!r} is no name of a host"))
         except OSError as error:
-            found.append(error)
+            answer.append(error)
 
     # A resolver takes the time that it wants.
     thread = threading.Thread(target=look_up, daemon=True)
     thread.start()
     thread.join(left(deadline))
-    if not found:
+    if not answer:
         raise LateError(f"{host} was not looked up in time")
-    if isinstance(found[0], OSError):
-        raise found[0]
-    return list(found[0])
+    if isinstance(answer[0], OSError):
+        raise answer[0]
+    return list(answer[0])
 
 
 def _connected(sock: socket.socket, there: Any, seconds: float) -> socket.socket:

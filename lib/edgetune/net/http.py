@@ -34,7 +34,7 @@ CONNECT = 5.0
 LIMIT = 16 << 20
 """Bytes of the longest body, unless a service may say more."""
 
-_MOST_TOLD = 300
+_MOST_SHOWN = 300
 _SHORTEST_SECRET = 4
 # Of what is not the body: headers, answers before the answer (1xx), the frames of chunks and of
 # TLS. http.client bounds a line of them, and neither all of them nor their time.
@@ -138,7 +138,7 @@ class Service:
             self._connection = self._connected(context, deadline)
             self._connection.grant(deadline, self._most)
         except (OSError, ValueError) as error:
-            raise UnreachedError(f"does not answer: {self._told(error)}") from error
+            raise UnreachedError(f"does not answer: {self._error_text(error)}") from error
 
     def ask(
         self,
@@ -163,7 +163,7 @@ class Service:
             raise
         except Exception as error:
             self.close()
-            raise NetError(f"does not answer: {self._told(error)}") from error
+            raise NetError(f"does not answer: {self._error_text(error)}") from error
         finally:
             self._asking.release()
 
@@ -174,11 +174,11 @@ class Service:
         kind = {"Content-Type": "application/json"}
         return self.ask(method, path, deadline, json.dumps(document).encode(), kind)
 
-    def shown(self, text: str, most: int = _MOST_TOLD) -> str:
+    def shown(self, text: str, most: int = _MOST_SHOWN) -> str:
         """A text of the service in one short line, without secrets that it may repeat."""
         return shortened(struck(text, self._secrets).strip(), most)
 
-    def _told(self, error: Exception) -> str:
+    def _error_text(self, error: Exception) -> str:
         if type(error) in (ValueError, UnicodeEncodeError):
             # Its text may show a credential.
             return "a URL, a name or a credential holds a forbidden character"
@@ -259,20 +259,20 @@ class Service:
         # By its first bytes: an iLO 4 keeps some resources compressed without saying so.
         if body[:2] != _GZIP:
             return body
-        found = b""
+        unpacked = b""
         # One member may follow another (RFC 1952, 2.2).
         while body[:2] == _GZIP:
             packed = zlib.decompressobj(31)
             try:
-                found += packed.decompress(body, self._limit + 1 - len(found))
+                unpacked += packed.decompress(body, self._limit + 1 - len(unpacked))
             except zlib.error:
                 raise GarbledError("its answer is no gzip") from None
-            if len(found) > self._limit:
+            if len(unpacked) > self._limit:
                 raise self._too_long()
             if not packed.eof:
                 raise NetError("its answer was cut off")
             body = packed.unused_data
-        return found
+        return unpacked
 
     def _too_long(self) -> LongAnswerError:
         return LongAnswerError(f"answers more than {self._limit / (1 << 20):g} MiB")

@@ -47,7 +47,7 @@ class JsonService(Client):
         except NetError as error:
             raise self._wrong(str(error)) from None
         if answer.status not in (200, refusal):
-            shown = self._service.shown(_told(answer))
+            shown = self._service.shown(_error_text(answer))
             raise self._wrong(f"{path} answers {answer.status}{shown}".strip())
         try:
             return answer.document()
@@ -57,7 +57,7 @@ class JsonService(Client):
             raise self._wrong(f"{path} answers no whole JSON, but {shown}".strip()) from None
 
 
-def _told(answer: Answer) -> str:
+def _error_text(answer: Answer) -> str:
     """What an error says of itself, in ``detail`` (Django REST framework) or ``error``."""
     if 300 <= answer.status < 400:
         return ": it sends to another place; give that as url"

@@ -106,14 +106,14 @@ def _keep(member: Conversation, bound: float, rollout: str, wanted: Sequence[Wan
     over: list[Silence] = []
     lasting: list[tuple[Wanted, Silence | None]] = []
     for each in wanted:
-        own = [silence for silence in silences if silence.labels == each.matchers]
+        alike = [silence for silence in silences if silence.labels == each.matchers]
         if each.comment:
-            lasting.append((each, max(own, key=lambda silence: silence.endsAt, default=None)))
+            lasting.append((each, max(alike, key=lambda silence: silence.endsAt, default=None)))
         else:
-            over += own
+            over += alike
     declined = _end(member, over)
     # Where the time is not enough for all, the next attempt begins with the others.
-    for each, before in sorted(lasting, key=lambda own: own[1].endsAt if own[1] else ""):
+    for each, before in sorted(lasting, key=lambda pair: pair[1].endsAt if pair[1] else ""):
         _put(member, each, rollout, before, now, bound)
     # Alertmanager answers 500 for one that it has forgotten, or never had.
     for silence in _list(member, rollout)[0] if declined else ():
@@ -157,15 +157,15 @@ def _list(member: Conversation, rollout: str) -> tuple[list[Silence], float]:
     try:
         if not isinstance(answer, list):
             raise TypeError
-        found = [taken(Silence, own) for own in answer]
-        texts = [text for own in found for text in (own.id, own.startsAt, own.endsAt)]
+        every = [taken(Silence, row) for row in answer]
+        texts = [text for row in every for text in (row.id, row.startsAt, row.endsAt)]
         if not all(type(text) is str and text for text in texts):
             raise TypeError
     except (TypeError, LookupError, AttributeError):
         raise member.failed("its list of silences is none") from None
     mark = Matcher(_MARK, rollout, isEqual=False)
-    ours = [own for own in found if own.createdBy == PACK and mark in own.matchers]
-    return [own for own in ours if own.status.state != "expired"], now
+    ours = [row for row in every if row.createdBy == PACK and mark in row.matchers]
+    return [row for row in ours if row.status.state != "expired"], now
 
 
 def _post(member: Conversation, document: Mapping[str, object]) -> None:
@@ -225,4 +225,4 @@ class Silence:
     @property
     def labels(self) -> Matchers:
         """What alerts have that it silences."""
-        return {own.name: own.value for own in self.matchers if own.isEqual and not own.isRegex}
+        return {m.name: m.value for m in self.matchers if m.isEqual and not m.isRegex}

@@ -72,7 +72,7 @@ class TlsConnection(Connection):
     def _do(self, act: Callable[[], Value]) -> Value:
         while True:
             try:
-                found = act()
+                value = act()
             except ssl.SSLWantReadError:
                 self._flush()
                 self._take()
@@ -85,7 +85,7 @@ class TlsConnection(Connection):
                 raise
             else:
                 self._flush()
-                return found
+                return value
 
     def _take(self) -> None:
         part = self._below.recv(PART)

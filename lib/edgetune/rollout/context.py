@@ -14,7 +14,7 @@ from edgetune.intent.tuning import Tuning, find_tuning
 from edgetune.net.traffic import DrainDriver, open_driver
 from edgetune.rollout.store.claims import Claims, open_claims
 from edgetune.rollout.store.heartbeat import Heartbeats, open_heartbeats
-from edgetune.rollout.store.inventory import inventory_in_place_of, told_inventory
+from edgetune.rollout.store.inventory import inventory_in_place_of, stored_inventory
 from edgetune.rollout.store.records import Store, known_strays, open_stackstorm, open_store
 from edgetune.rollout.store.stackstorm import Executions, StackStorm
 from edgetune.site.config import Config, read_config, refuse_unconfigured
@@ -50,7 +50,7 @@ class Context:
     def inventory(self) -> Inventory:
         """The inventory, for all but plans: as its source tells it where that is a file, or as it
         is kept. InputError where the file is wrong."""
-        return told_inventory(self.config, lambda: self.store)
+        return stored_inventory(self.config, lambda: self.store)
 
     @property
     def known_inventory(self) -> Inventory:

@@ -287,15 +287,15 @@ class Config:
         """Those of the site, each with its option."""
         named = {name: getattr(self, name) for name in ("tunings", "metrics", "campaigns")}
         pack = (PACK_TUNINGS, PACK_METRICS)
-        return [(name, own) for name, every in named.items() for own in every if own not in pack]
+        return [(name, path) for name, every in named.items() for path in every if path not in pack]
 
     @property
     def absent(self) -> list[str]:
         """In a sentence each, those that do not exist."""
         return [
-            f"{name}: {own} does not exist, and counts as empty"
-            for name, own in self.own_directories
-            if not os.path.exists(own)  # noqa: PTH110 - of Python 3.9, Path.exists raises
+            f"{name}: {directory} does not exist, and counts as empty"
+            for name, directory in self.own_directories
+            if not os.path.exists(directory)  # noqa: PTH110 - of Python 3.9, Path.exists raises
         ]
 
 

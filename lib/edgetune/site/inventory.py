@@ -134,9 +134,9 @@ class Pop:
 
     @property
     def views(self) -> list[Pop]:
-        """The PoP as each of its sources sees it: ``metrics`` is that source's own."""
+        """The PoP as each of its sources sees it: ``metrics`` is that source alone."""
         every = (self.metrics, *self.more_metrics)
-        return [replace(self, metrics=own, more_metrics=()) for own in every]
+        return [replace(self, metrics=source, more_metrics=()) for source in every]
 
     @property
     def must_serve(self) -> int:
@@ -184,8 +184,8 @@ class Inventory(Protocol):
     """
 
     is_kept: ClassVar[bool] = False
-    """Whether reading it is too much for each step of a rollout: it is read for plans, and what it
-    told is kept in the records."""
+    """Whether reading it is too much for each step of a rollout: it is read for plans, and the
+    answer is kept in the records."""
     file: str = ""
     """Digest of the file that all of it was read from; empty where that is no single file."""
 

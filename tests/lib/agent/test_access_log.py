@@ -25,7 +25,7 @@ from edgetune.agent.dispatch import answer
 from edgetune.agent.host import Host
 from edgetune.agent.log_format import ALL_COUNTERS, FORMATS, LogFormat
 from edgetune.agent.vocabulary.buckets import bucket_name, bucket_of
-from edgetune.agent.vocabulary.places import ACCESS_LOG_TOLD
+from edgetune.agent.vocabulary.places import ACCESS_LOG_COUNTS
 from tests.support.agent_root import agent_root, request
 from tests.support.examples import examples
 
@@ -171,7 +171,7 @@ class Log:
 
     @property
     def state(self) -> Path:
-        return self.root / ACCESS_LOG_TOLD[1:]
+        return self.root / ACCESS_LOG_COUNTS[1:]
 
 
 @pytest.fixture
@@ -477,8 +477,8 @@ def test_a_sample_has_the_counters_of_the_log_or_says_why_not(tmp_path: Path) ->
         assert "http_responses" not in sample()["counters"]
         left = answer(str(host.path), request("uninstall", epoch=9, dry_run=False))["result"]
         assert (
-            ACCESS_LOG_TOLD in left["files"]
-            and not host.path.joinpath(ACCESS_LOG_TOLD[1:]).exists()
+            ACCESS_LOG_COUNTS in left["files"]
+            and not host.path.joinpath(ACCESS_LOG_COUNTS[1:]).exists()
         )
 
 

@@ -22,7 +22,7 @@ import pytest
 
 from edgetune.agent.host import Host
 from edgetune.agent.kinds import ethtool
-from edgetune.agent.kinds.ethtool import told_by_kernel
+from edgetune.agent.kinds.ethtool import ask_kernel
 from edgetune.agent.kinds.nic import Channels
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_features import of_kernel
@@ -278,10 +278,10 @@ def test_features_are_named_as_by_ethtool(kernel: dict[int, bytes]) -> None:
 )
 def test_an_answer_that_is_cut_short_is_none(kernel: dict[int, bytes], told: bytes) -> None:
     kernel[ethtool.RINGS] = told
-    assert told_by_kernel(Host("/"), "-g", "eth0", ethtool.rings) is None
+    assert ask_kernel(Host("/"), "-g", "eth0", ethtool.rings) is None
     # A switch is then neither on nor off.
     kernel[ethtool.COALESCE] = numbers({2: 40}) + struct.pack("=HHB", 6, 11, 1)
-    assert told_by_kernel(Host("/"), "-c", "eth0", ethtool.coalescing) is None
+    assert ask_kernel(Host("/"), "-c", "eth0", ethtool.coalescing) is None
 
 
 READERS: list[tuple[str, Callable[[Host], Any], str, Any]] = [
@@ -308,8 +308,8 @@ def test_where_the_kernel_has_no_answer_ethtool_is_asked(
 
 def test_below_a_private_root_no_kernel_is_asked(kernel: dict[int, bytes]) -> None:
     kernel[ethtool.RINGS] = numbers({2: 256, 6: 128})
-    assert told_by_kernel(Host("/tmp"), "-g", "eth0", ethtool.rings) is None
-    assert told_by_kernel(Host("/"), "-g", "eth0", ethtool.rings)
+    assert ask_kernel(Host("/tmp"), "-g", "eth0", ethtool.rings) is None
+    assert ask_kernel(Host("/"), "-g", "eth0", ethtool.rings)
 
 
 def test_what_the_kernel_told_is_asked_anew_after_a_change(

@@ -133,6 +133,6 @@ def test_each_metric_says_what_it_is_on_freebsd(host: FreeBsd) -> None:
     (host.path / "access.log").write_text("")
     log = {"access_log": "/access.log", "log_format": "{time} "}
     told = host.ask("sample", health_requests=0, **log)
-    for name, entry in Catalogue([ROOT / "metrics"]).told_by("hosts").items():
+    for name, entry in Catalogue([ROOT / "metrics"]).entries_of("hosts").items():
         health = name.startswith("health_") or name == "performance_health"
         assert ("freebsd" in entry) == (name in told["counters"] or health), name

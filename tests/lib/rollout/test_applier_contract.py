@@ -11,7 +11,7 @@ import pytest
 
 from edgetune.agent.appliers import APPLIERS, applier
 from edgetune.agent.host import Host
-from edgetune.agent.vocabulary.places import CONGESTION, PREFIX_FILE_TOLD
+from edgetune.agent.vocabulary.places import CONGESTION, PREFIX_FILE_NOTE
 from edgetune.base.documents.congestion import Treated
 from edgetune.wings.congestion.entry import APPLIERS as KNOWN
 from tests.support import ROOT, appliers
@@ -29,7 +29,7 @@ def double(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Double]:
 
 
 def nothing_is_left(double: Double) -> bool:
-    traces = (CONGESTION, PREFIX_FILE_TOLD, "/var/lib/edgetune/agent.py", "/etc/init.d/S99edgetune")
+    traces = (CONGESTION, PREFIX_FILE_NOTE, "/var/lib/edgetune/agent.py", "/etc/init.d/S99edgetune")
     return not double.treated and not any(double.root.exists(name[1:]) for name in traces)
 
 

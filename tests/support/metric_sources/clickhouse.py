@@ -36,7 +36,7 @@ class Writers(TestHosts):
     """Hosts that write a row whenever something happens to them."""
 
     tells_health = tells_drift = False
-    counters = sorted(set(METRICS.told_by("clickhouse")) & set(METRICS.counters))
+    counters = sorted(set(METRICS.entries_of("clickhouse")) & set(METRICS.counters))
 
     def __init__(self, servers: Mapping[str, ClickHouse]) -> None:
         self.connections = SimpleNamespace(catalogue=METRICS)

@@ -65,7 +65,7 @@ _BOOT_INFO = 'edgetune_boot_info{boot_id="%s"}'
 
 class Scraped(TestHosts):
     tells_health = tells_drift = False
-    counters = sorted(METRICS.told_by("prometheus"))
+    counters = sorted(METRICS.entries_of("prometheus"))
     apart = 2 * SCRAPED_EVERY
 
     def __init__(

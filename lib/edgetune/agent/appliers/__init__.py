@@ -30,7 +30,7 @@ class Configuration(NamedTuple):
     @property
     def sum(self) -> str:
         """The checksum that it should have."""
-        body = dict(self._asdict(), prefixes=[dict(own._asdict()) for own in self.prefixes])
+        body = dict(self._asdict(), prefixes=[dict(wanted._asdict()) for wanted in self.prefixes])
         del body["checksum"]
         text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return "sha256:" + hashlib.sha256(text.encode("ascii")).hexdigest()[:16]

@@ -26,8 +26,8 @@ from edgetune.agent.protocol import (
     shortened,
 )
 from edgetune.agent.vocabulary.grammar import DIRECTORY
+from edgetune.agent.vocabulary.places import PREFIX_FILE_NOTE as NOTE
 from edgetune.agent.vocabulary.places import PREFIX_FILE_SETUP as SETUP
-from edgetune.agent.vocabulary.places import PREFIX_FILE_TOLD as TOLD
 
 HEAD = "# edgetune writes this file: prefixes of clients, and the congestion control of each.\n"
 """The first line. A file without prefixes has no other: the web server goes on to include it."""
@@ -52,7 +52,7 @@ class Setup(NamedTuple):
     seconds: int
 
 
-class Told(NamedTuple):
+class Written(NamedTuple):
     """What the web server took last: the text of a file, in a boot.
 
     It is written before the file changes, without ``settled`` until the web server took that.
@@ -77,7 +77,7 @@ class File(Applier):
         for command in (setup.check, setup.reload):
             if self.host.program(command[0]) is None:
                 raise Refused(f"{SETUP}: there is no program {command[0]}")
-        if any(own.initcwnd for own in configuration.prefixes):
+        if any(wanted.initcwnd for wanted in configuration.prefixes):
             raise Refused("a web server sets no initial window, so a file of prefixes has none")
         name = configuration.algorithm
         if name not in self.host.text(ALLOWED).split():
@@ -93,7 +93,7 @@ class File(Applier):
 
     def state(self) -> str:
         """What stands in the files that it is made of."""
-        found = [self.host.text(SETUP), self.host.text(TOLD)]
+        found = [self.host.text(SETUP), self.host.text(NOTE)]
         with contextlib.suppress(AgentError):
             found.append(self.host.text(read_setup(self.host).file))
         return "\n".join(found)
@@ -104,7 +104,7 @@ class File(Applier):
         Failed when it did not; then the file is what it was before, and the web server reloads
         that.
         """
-        setup, text, was = read_setup(self.host), text_of(configuration), self._told()
+        setup, text, was = read_setup(self.host), text_of(configuration), self._written()
         if was is not None and was.file != setup.file:
             self._clear(was.file)
         _refuse_strangers_of(self.host, setup.file)
@@ -123,7 +123,7 @@ class File(Applier):
         return {}
 
     def flush(self) -> None:
-        was = self._told()
+        was = self._written()
         files = {was.file} if was is not None else set()
         with contextlib.suppress(Refused):
             files.add(read_setup(self.host).file)
@@ -132,30 +132,30 @@ class File(Applier):
             # The web server goes on to include it, and takes nothing without.
             self.host.write(was.file, HEAD.encode())
         # Before its services start, nobody has read what the boot before left.
-        emptied = was.settled and was.text == HEAD if was else not self.host.exists(TOLD)
+        emptied = was.settled and was.text == HEAD if was else not self.host.exists(NOTE)
         starts = self.host.booting and (was is None or was.boot_id != self.host.boot_id)
         if not starts and (cleared or not emptied):
             _reload(self.host, read_setup(self.host))
-        self.host.remove(TOLD)
+        self.host.remove(NOTE)
 
-    def _told(self) -> Optional[Told]:
+    def _written(self) -> Optional[Written]:
         """None where nobody knows what the web server has."""
         try:
-            return Told(**json.loads(self.host.kept(TOLD)[0].decode()))
+            return Written(**json.loads(self.host.kept(NOTE)[0].decode()))
         except (OSError, Refused, ValueError, TypeError):
             return None
 
     def _tell(self, setup: Setup, text: str, before: str) -> None:
         boot_id = self.host.boot_id
-        self._remember(Told(setup.file, before, False, boot_id))
+        self._remember(Written(setup.file, before, False, boot_id))
         self.host.write(setup.file, text.encode())
         _reload(self.host, setup)
         if not self.host.holds(setup.file, text.encode()):
             raise Failed(f"{setup.file} is not what was written there")
-        self._remember(Told(setup.file, text, True, boot_id))
+        self._remember(Written(setup.file, text, True, boot_id))
 
-    def _remember(self, written: Told) -> None:
-        self.host.write(TOLD, json.dumps(written._asdict()).encode() + b"\n", 0o600)
+    def _remember(self, written: Written) -> None:
+        self.host.write(NOTE, json.dumps(written._asdict()).encode() + b"\n", 0o600)
 
     def _clear(self, file: str) -> bool:
         """Leave no prefix in a file; False if it is not ours, or has none."""
@@ -171,7 +171,7 @@ def text_of(configuration: Configuration) -> str:
     """The file: ``203.0.113.0/24 bbr;`` for each prefix."""
     head = f"{HEAD}# number {configuration.number}, {configuration.checksum}\n"
     return head + "".join(
-        f"{own.prefix} {configuration.algorithm};\n" for own in configuration.prefixes
+        f"{wanted.prefix} {configuration.algorithm};\n" for wanted in configuration.prefixes
     )
 
 
@@ -182,14 +182,14 @@ def read_setup(host: Host) -> Setup:
         # Its commands are run by root.
         if beside.mode & (stat.S_IWGRP | stat.S_IWOTH) or beside.uid not in (0, os.geteuid()):
             raise Refused("others than root can change it")
-        own = Request(json.loads(text.decode()))
+        fields = Request(json.loads(text.decode()))
         made = Setup(
-            file=own.text("file", DIRECTORY),
-            check=_command(own, "check"),
-            reload=_command(own, "reload"),
-            seconds=own.whole("seconds", 1, MOST_SECONDS, _SECONDS),
+            file=fields.text("file", DIRECTORY),
+            check=_command(fields, "check"),
+            reload=_command(fields, "reload"),
+            seconds=fields.whole("seconds", 1, MOST_SECONDS, _SECONDS),
         )
-        own.done()
+        fields.done()
     except FileNotFoundError:
         raise Refused(f"there is no {SETUP}, which says where the file of prefixes is") from None
     except BadRequest as error:
@@ -199,10 +199,10 @@ def read_setup(host: Host) -> Setup:
     return made
 
 
-def _command(own: Request, name: str) -> List[str]:
-    words = own.raw(name)
+def _command(fields: Request, name: str) -> List[str]:
+    words = fields.raw(name)
     if not isinstance(words, list) or not 1 <= len(words) <= _MOST_WORDS:
-        raise own.wrong(name, f"must be a list of 1 to {_MOST_WORDS} words")
+        raise fields.wrong(name, f"must be a list of 1 to {_MOST_WORDS} words")
     inside = Request({f"{name}[{i}]": word for i, word in enumerate(words)})
     patterns = [_PROGRAM] + [_WORD] * (len(words) - 1)
     return [inside.text(f"{name}[{i}]", pattern) for i, pattern in enumerate(patterns)]

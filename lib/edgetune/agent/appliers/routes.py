@@ -68,12 +68,12 @@ class Routes(Applier):
         """
         host, skipped = self.host, {}  # type: Tuple[Host, Dict[str, str]]
         by_family: Dict[str, List[Wanted]] = {family: [] for family in families(host)}
-        for own in configuration.prefixes:
-            family = "-6" if ":" in own.prefix else "-4"
+        for wanted in configuration.prefixes:
+            family = "-6" if ":" in wanted.prefix else "-4"
             if family in by_family:
-                by_family[family].append(own)
+                by_family[family].append(wanted)
             else:
-                skipped[own.prefix] = "this host has no IPv6"
+                skipped[wanted.prefix] = "this host has no IPv6"
         for family, own_wanted in by_family.items():
             table = read_table(host, family)
             if own_wanted:
@@ -121,12 +121,12 @@ def plan_routes(others: List[str], wanted: Iterable[Wanted], algorithm: str) -> 
     index = _index(others)
     routes: Dict[str, Route] = {}
     problems: Dict[str, str] = {}
-    for own in wanted:
-        network = ipaddress.ip_network(own.prefix)
+    for each in wanted:
+        network = ipaddress.ip_network(each.prefix)
         try:
-            routes[own.prefix] = _copy(_best(index, network), own, algorithm)
+            routes[each.prefix] = _copy(_best(index, network), each, algorithm)
         except Unsupported as why:
-            problems[own.prefix] = str(why)
+            problems[each.prefix] = str(why)
     return routes, problems
 
 
@@ -157,11 +157,11 @@ def _best(index: Index, network: "ipaddress.IPv4Network | ipaddress.IPv6Network"
     for length in range(network.prefixlen - 1, -1, -1):
         there = index.get((length, number >> (bits - length) << (bits - length)))
         if there:
-            return Route(min(there, key=lambda own: own[0])[1])
+            return Route(min(there, key=lambda row: row[0])[1])
     raise Unsupported("no route leads to it")
 
 
-def _copy(best: Route, own: Wanted, algorithm: str) -> Route:
+def _copy(best: Route, wanted: Wanted, algorithm: str) -> Route:
     if best.type != "unicast":
         raise Unsupported(f"the route to it is of type {best.type}")
     if best.option("congctl"):
@@ -179,10 +179,10 @@ def _copy(best: Route, own: Wanted, algorithm: str) -> Route:
         )
     # Ours has the next hops themselves: with the object, ip(8) could not flush routes of IPv6.
     said = {"proto": OURS, "congctl": algorithm, "expires": "", "nhid": ""}
-    if own.initcwnd:
-        said["initcwnd"] = str(own.initcwnd)
+    if wanted.initcwnd:
+        said["initcwnd"] = str(wanted.initcwnd)
     made = best.having(said)
-    made.destination = own.prefix
+    made.destination = wanted.prefix
     return made
 
 
@@ -196,24 +196,24 @@ def _change(
         if there == [route]:
             continue
         # What is there under the same key is replaced at once, else the new one comes first.
-        replaced = any(own.key == route.key for own in there)
+        replaced = any(old.key == route.key for old in there)
         verb = "replace" if replaced else "add"
         status, _, complaint = host.attempt("ip", family, "route", verb, *route.words)
         if status != 0:
             problems[prefix] = (complaint.strip() or f"exit status {status}").splitlines()[0]
-        for own in there:
-            if status != 0 or own.key != route.key:
-                _delete(host, family, own)
+        for old in there:
+            if status != 0 or old.key != route.key:
+                _delete(host, family, old)
     for prefix in ours.keys() - wanted.keys():
-        for own in ours[prefix]:
-            _delete(host, family, own)
+        for old in ours[prefix]:
+            _delete(host, family, old)
     return problems
 
 
-def _delete(host: Host, family: str, own: Route) -> None:
-    metric = own.option("metric")
+def _delete(host: Host, family: str, route: Route) -> None:
+    metric = route.option("metric")
     more = ["metric", metric] if metric else []
-    host.attempt("ip", family, "route", "del", own.destination, "proto", OURS, *more)
+    host.attempt("ip", family, "route", "del", route.destination, "proto", OURS, *more)
 
 
 def _refuse_other_routes(
@@ -221,8 +221,8 @@ def _refuse_other_routes(
 ) -> None:
     there = read_table(host, family).ours
     for prefix, route in wanted.items():
-        own: Optional[List[Route]] = there.pop(prefix, None)
-        if own != (None if prefix in problems else [route]):
+        made: Optional[List[Route]] = there.pop(prefix, None)
+        if made != (None if prefix in problems else [route]):
             raise Failed(f"{route.text} did not come to be")
     if there:
         raise Failed(f"{sorted(there)[0]} of protocol {OURS} is still there")

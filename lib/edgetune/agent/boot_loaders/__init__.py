@@ -64,7 +64,7 @@ class BootLoader:
 
         Unsupported where one of them is not found.
         """
-        return [self._file_on_host(own) for own in self._named_files(id) if "$" not in own]
+        return [self._file_on_host(named) for named in self._named_files(id) if "$" not in named]
 
     def _named_files(self, id: str) -> List[str]:
         """The same, as the entry names them; RHEL names one by a variable that is empty."""
@@ -73,9 +73,9 @@ class BootLoader:
     def _file_on_host(self, named: str) -> str:
         # On the partition of the root they are named from there.
         path = "/" + named.lstrip("/")
-        for own in (self.place + path, path):
-            if os.path.exists(self.host.path(own)):
-                return own
+        for file in (self.place + path, path):
+            if os.path.exists(self.host.path(file)):
+                return file
         raise Unsupported(f"the boot menu names {named}, which is not in {self.place}")
 
     def default_id(self) -> str:
@@ -115,7 +115,7 @@ class BootLoader:
         raise NotImplementedError
 
     def unkeep(self, parameter: str, kept: object) -> None:
-        """Have what ``kept`` told; also where it is so already."""
+        """Have what ``kept`` returned; also where it is so already."""
         raise NotImplementedError
 
     def unmarked(self, parameter: str) -> Dict[str, str]:

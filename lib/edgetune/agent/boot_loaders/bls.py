@@ -51,7 +51,7 @@ class Bls(BootLoader):
     def _named_files(self, id: str) -> List[str]:
         text = self._text(self._file(id))
         lines = re.findall(r"(?m)^\s*(?:linux|initrd)\s+(.+)$", text)
-        return [own for line in lines for own in line.split()]
+        return [word for line in lines for word in line.split()]
 
     def named(self, id: str) -> str:
         """Ours has the same id under every boot loader."""
@@ -108,8 +108,8 @@ class Bls(BootLoader):
             if entry.id == was["entry"]:
                 self._put_back(entry, parameter, was["text"], kept.get("entry_file"))
             elif entry.id == default:
-                own = words_of(self._words(_fields(was["text"])), parameter)
-                self._give(entry, parameter, own)
+                words = words_of(self._words(_fields(was["text"])), parameter)
+                self._give(entry, parameter, words)
         before = _words_in(was["later"])
         if _others(self._later(), parameter) != _others(before, parameter):
             self._put_later(parameter, words_of(before, parameter))
@@ -139,8 +139,8 @@ class Bls(BootLoader):
     def _give(self, entry: BootEntry, parameter: str, words: Sequence[str]) -> None:
         if words_of(entry.words, parameter) != list(words):
             file = self._file(entry.id)
-            own = with_words(entry.words, parameter, words)
-            self.host.write(file, self._with_options(self._text(file), own).encode())
+            given = with_words(entry.words, parameter, words)
+            self.host.write(file, self._with_options(self._text(file), given).encode())
 
     def _put_later(self, parameter: str, words: Sequence[str]) -> None:
         self._write_later(with_words(self._later(), parameter, words))
@@ -160,8 +160,8 @@ class Bls(BootLoader):
         }
 
     def _file(self, id: str) -> str:
-        for own, file in self._files().items():
-            if self.named(own) == id:
+        for name, file in self._files().items():
+            if self.named(name) == id:
                 return file
         raise Failed(f"the boot menu has no entry {id}")
 
@@ -174,7 +174,7 @@ class Bls(BootLoader):
     def _words(self, fields: Mapping[str, str]) -> Tuple[str, ...]:
         known = self.variables()
         options = fields.get("options", "")
-        text = re.sub(r"\$([a-z_]+)", lambda own: known.get(own.group(1), ""), options)
+        text = re.sub(r"\$([a-z_]+)", lambda variable: known.get(variable.group(1), ""), options)
         try:
             return split(text)
         except ValueError as error:

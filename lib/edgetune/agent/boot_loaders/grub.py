@@ -70,15 +70,15 @@ class Grub(BootLoader):
         self.default()
 
     def entries(self) -> List[BootEntry]:
-        return [BootEntry(own.id, _release(own.image), own.words) for own in self._menu()]
+        return [BootEntry(entry.id, _release(entry.image), entry.words) for entry in self._menu()]
 
     def _named_files(self, id: str) -> List[str]:
-        entry = next(own for own in self._menu() if own.id == id)
+        entry = next(entry for entry in self._menu() if entry.id == id)
         return [entry.image, *entry.initrds]
 
     def _menu(self) -> List[MenuEntry]:
         """Those that stay with their kernel: what leads to the newest one does not name it."""
-        return [own for own in kernels(self._items()) if _stays(own)]
+        return [entry for entry in kernels(self._items()) if _stays(entry)]
 
     def _items(self) -> List[Item]:
         try:
@@ -87,7 +87,7 @@ class Grub(BootLoader):
             raise Unsupported(f"{MENU} cannot be read: {error}") from None
 
     def default_id(self) -> str:
-        first = next((own.id for own in self._menu() if own.id != TRIAL), "ENTRY")
+        first = next((item.id for item in self._menu() if item.id != TRIAL), "ENTRY")
         # By its place "0" is another entry as soon as a newer kernel is installed.
         if 'default="${saved_entry}"' not in self.host.text(MENU):
             raise Unsupported(f"GRUB boots the newest kernel: {_SAVED.format(entry=first)}")
@@ -119,8 +119,8 @@ class Grub(BootLoader):
         self._env.set_once(id)
 
     def write_trial(self, base: BootEntry, words: Sequence[str]) -> None:
-        own = next(own for own in self._menu() if own.id == base.id)
-        lines = with_command_line(own, words)
+        entry = next(entry for entry in self._menu() if entry.id == base.id)
+        lines = with_command_line(entry, words)
         head = f"menuentry 'edgetune: first boot of {base.release}' --id {TRIAL} --unrestricted {{"
         block = "".join(f"{line}\n" for line in [head, *lines, "}"])
         others = self._others()
@@ -169,8 +169,8 @@ class Grub(BootLoader):
     def keep(self, parameter: str, words: Sequence[str]) -> None:
         name = re.sub("[-_]", "[-_]", re.escape(parameter).replace(r"\-", "-"))
         word = f'"{name}(=[^"]*)?"|{name}(=("[^"]*"|[^"[:space:]])*)?'
-        own = " ".join(quoted(word).replace('"', '\\"') for word in words)
-        text = _KEPT_TEXT.format(parameter=parameter, word=word, words=own)
+        ours = " ".join(quoted(word).replace('"', '\\"') for word in words)
+        text = _KEPT_TEXT.format(parameter=parameter, word=word, words=ours)
         self._put(parameter, text.encode())
 
     def unkeep(self, parameter: str, kept: object) -> None:

@@ -36,7 +36,7 @@ class MenuEntry(NamedTuple):
     def initrds(self) -> List[str]:
         """The files of its initramfs."""
         found = [_INITRD.match(line) for line in self.lines]
-        return [file for own in found if own for file in shlex.split(own.group(1))]
+        return [file for match in found if match for file in shlex.split(match.group(1))]
 
 
 class Item:
@@ -104,7 +104,7 @@ def _number(text: str) -> Optional[int]:
     if found is None:
         return None
     digits = zip(found.groups(), (16, 8, 10))
-    return next(int(own, base) for own, base in digits if own)
+    return next(int(digit, base) for digit, base in digits if digit)
 
 
 def _read(lines: Iterator[str], above: str) -> Iterator[Item]:
@@ -158,9 +158,9 @@ def with_command_line(entry: MenuEntry, words: Sequence[str]) -> List[str]:
     """The lines of an entry, booting its kernel with other words."""
     # Ubuntu leaves a variable of GRUB there.
     plain = re.compile(r"\$[a-z_]+")
-    own = " ".join(word if plain.fullmatch(word) else shlex.quote(word) for word in words)
+    text = " ".join(word if plain.fullmatch(word) else shlex.quote(word) for word in words)
     return [
-        _LINUX.sub(lambda found: f"{found.group(1)}{found.group(2)}\t{entry.image} {own}", line)
+        _LINUX.sub(lambda match: f"{match.group(1)}{match.group(2)}\t{entry.image} {text}", line)
         for line in entry.lines
     ]
 

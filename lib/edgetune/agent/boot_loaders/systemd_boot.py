@@ -20,8 +20,8 @@ class SystemdBoot(Bls):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        own = (place for place in PLACES if host.names(f"{place}/loader/entries"))
-        self.place = next(own, "/boot")
+        places = (place for place in PLACES if host.names(f"{place}/loader/entries"))
+        self.place = next(places, "/boot")
         self.directory = f"{self.place}/loader/entries"
 
     @staticmethod
@@ -32,8 +32,8 @@ class SystemdBoot(Bls):
         return f"{stem}.conf"
 
     def probe(self) -> None:
-        for own in mounts(self.host):
-            if own.point == VARIABLES and "ro" in own.flags.split(","):
+        for mount in mounts(self.host):
+            if mount.point == VARIABLES and "ro" in mount.flags.split(","):
                 raise Unsupported(f"{VARIABLES} is mounted read-only: no entry can be booted once")
         super().probe()
 

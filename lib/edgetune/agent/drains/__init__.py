@@ -44,7 +44,7 @@ class Drain:
         raise NotImplementedError
 
     def restore(self, withdrawn: str) -> None:
-        """Let clients come; or with a word that ``look`` told before, be withdrawn in that way."""
+        """Let clients come; or with a word that ``look`` gave before, be withdrawn in that way."""
         raise NotImplementedError
 
 

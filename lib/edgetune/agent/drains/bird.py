@@ -5,7 +5,7 @@ First it announces the address with the community GRACEFUL_SHUTDOWN (RFC 8326, 6
 protocol that is disabled otherwise and has the higher preference: routers prefer other hosts, and
 still have a way to this one. Then both protocols are disabled, which withdraws the address.
 
-BIRD is told to enable and disable, and nothing else. It is not restarted, and not reconfigured:
+BIRD gets the commands enable and disable, and no others. It is not restarted, and not reconfigured:
 that enables again what a person has disabled. Since a boot forgets what was disabled, a constant
 says it to the next BIRD, in a file that its configuration includes.
 """
@@ -95,13 +95,13 @@ class Bird:
         if DENIED in reply:
             raise Refused(f"BIRD at {self._path}: {name}: {_first(reply)}")
         while True:
-            own = self.protocols().get(name)
-            if own is None:
+            protocol = self.protocols().get(name)
+            if protocol is None:
                 raise Failed(f"BIRD at {self._path} has no protocol {name}")
-            if (own.state != "down") if enabled else (own.state == "down"):
+            if (protocol.state != "down") if enabled else (protocol.state == "down"):
                 return
             if time.monotonic() > self._end:
-                raise Failed(f"BIRD at {self._path}: {name} is {own.state}: {_first(reply)}")
+                raise Failed(f"BIRD at {self._path}: {name} is {protocol.state}: {_first(reply)}")
             time.sleep(0.05)
 
     def ask(self, command: str) -> Dict[str, List[str]]:
@@ -144,7 +144,7 @@ GRACEFUL, WITHDRAWN = "graceful", "withdrawn"
 CONSTANT = "EDGETUNE_DRAINED"
 NAME = "[A-Za-z_][A-Za-z0-9_]{0,63}"
 TEXT = f"define {CONSTANT} = {{}};\n"
-_TOLD = re.compile(rf"define {CONSTANT} = ([01]);\n")
+_FILE = re.compile(rf"define {CONSTANT} = ([01]);\n")
 
 
 class Pair(NamedTuple):
@@ -266,7 +266,7 @@ class BirdDrain(Drain):
 
     def _is_heard(self, known: Dict[str, Protocol]) -> bool:
         """Whether a router hears this host: one of ``peers``, or any BGP session without them."""
-        peers = self._peers or [name for name, own in known.items() if own.kind == "BGP"]
+        peers = self._peers or [name for name, protocol in known.items() if protocol.kind == "BGP"]
         return any(known[name].established for name in peers)
 
     def _since(self) -> float:
@@ -285,16 +285,16 @@ class BirdDrain(Drain):
         """Which ones were enabled, written down once: never our own withdrawal. With ``anew`` the
         age of that note begins anew."""
         if anew or self._note.read() is None:
-            own = {pair.plain: _is_on(known, pair.plain) for pair in self._pairs}
-            self._note.write(before=self._before() or own)
+            enabled = {pair.plain: _is_on(known, pair.plain) for pair in self._pairs}
+            self._note.write(before=self._before() or enabled)
 
     def _tell_boots(self, drained: bool) -> None:
         text = TEXT.format(int(drained)).encode()
         if not self.host.holds(self._file, text):
             self.host.write(self._file, text)
 
-    def _told_boots(self) -> Optional[str]:
-        found = _TOLD.fullmatch(self.host.kept(self._file)[0].decode("utf-8", "replace"))
+    def _boots_drained(self) -> Optional[str]:
+        found = _FILE.fullmatch(self.host.kept(self._file)[0].decode("utf-8", "replace"))
         return found.group(1) if found else None
 
     def _refuse(self, bird: Bird) -> None:
@@ -304,7 +304,7 @@ class BirdDrain(Drain):
 
     def _refuses(self, bird: Bird, how: str) -> str:
         refuses = bird.refuses() or self._no_file(bird)
-        if not refuses and not how and self._told_boots() == "1":
+        if not refuses and not how and self._boots_drained() == "1":
             return f"{self._file} says that this host is drained: a boot would withdraw it"
         return refuses
 
@@ -312,7 +312,7 @@ class BirdDrain(Drain):
         """Why a BIRD that starts would not learn that this host is drained, or ""."""
         form = TEXT.format(0).strip()
         try:
-            if self._told_boots() is None:
+            if self._boots_drained() is None:
                 return f"{self._file} has to be one line, {form!r}"
         except OSError as error:
             return f"{self._file} with the line {form!r} is not there: {error.strerror}"

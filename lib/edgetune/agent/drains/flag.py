@@ -53,7 +53,7 @@ class Flag(Drain):
         elif self._is_there():
             self._note.write(file=self._file, flagged=False)
             self.host.remove(self._file)
-            # A power cut must not bring it back once the host is told to serve.
+            # A power cut must not bring it back once the host is to serve.
             with self.host.directory(os.path.dirname(self._file)) as directory:
                 directory.sync()
 
@@ -63,7 +63,7 @@ class Flag(Drain):
         refuses = self._refuses()
         if refuses:
             raise Refused(refuses)
-        # Before the flag: who dies in between leaves a host that is younger in its state than told.
+        # Before the flag: who dies in between leaves a host younger in its state than noted.
         self._note.write(file=self._file, flagged=True)
         self.host.write(self._file, CONTENT)
 

@@ -59,7 +59,7 @@ def sysctl_files(snap: Snapshot) -> Iterator[Json]:
     rows = [
         f"{_dotted(key)} is {values[-1][1]} in {values[-1][0]}, {other[1]} in {other[0]}"
         for key, values in said.items()
-        for other in [own for own in values if own[1] != values[-1][1]][:1]
+        for other in [pair for pair in values if pair[1] != values[-1][1]][:1]
         if not _is_ours(values[-1][0])
     ]
     if rows:
@@ -71,7 +71,7 @@ def sysctl_not_in_force(snap: Snapshot) -> Iterator[Json]:
     """Keys that are not as the file says that decides: somebody set them since the boot."""
     kind = Sysctl(snap.host)
     rows = []
-    for key in dict.fromkeys(own.path for own in kind.assignments() if not own.is_pattern):
+    for key in dict.fromkeys(row.path for row in kind.assignments() if not row.is_pattern):
         winner, now = kind.winner(key), or_none(kind.runtime, {"key": key})
         theirs = winner and not (_is_ours(winner.file) or winner.file.startswith(PACKAGED))
         if winner and theirs and now not in (None, "", winner.value):
@@ -85,15 +85,15 @@ def drift(snap: Any) -> Iterator[Json]:
     """Settings that are not any more as a standing tuning left them, on a host of any system."""
     rows = drifted(snap.host)
     for tuning in dict.fromkeys(row["tuning"] for row in rows):
-        own = [row for row in rows if row["tuning"] == tuning]
+        of_tuning = [row for row in rows if row["tuning"] == tuning]
         lines = []
-        for row in own:
+        for row in of_tuning:
             wanted, now, stored = (
                 _shown(row[name]) for name in ("wanted", "runtime", "persistent")
             )
             lines.append(f"{row['id']} wants {wanted}, has {now}, after a boot {stored}")
-        what = f"settings of {tuning} have drifted ({len(own)}): {_few(lines)}"
-        yield finding("drift", what, {"settings": len(own)}, tuning, "conflict")
+        what = f"settings of {tuning} have drifted ({len(of_tuning)}): {_few(lines)}"
+        yield finding("drift", what, {"settings": len(of_tuning)}, tuning, "conflict")
 
 
 def _is_ours(file: str) -> bool:

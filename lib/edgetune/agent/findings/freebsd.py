@@ -52,7 +52,7 @@ class Snapshot(Look):
 
     def rate(self, *names: str) -> float:
         """By how much they grew each second while we looked."""
-        # What was not told before may have been counting for long.
+        # A counter without a value before may have been counting for long.
         before = {**self._last, **self._first} if self.live else {}
         grown = [self._last.get(name, 0) - before.get(name, 0) for name in names]
         return float(sum(max(each, 0) for each in grown) / self.seconds)
@@ -109,12 +109,12 @@ def segments_again(snap: Snapshot) -> Iterator[Json]:
 
 def buffers_refused(snap: Snapshot) -> Iterator[Json]:
     """Network buffers that there were not."""
-    own = [name for name in snap.zones if name.startswith("mbuf")]
-    names = [_failed(name) for name in own]
+    zones = [name for name in snap.zones if name.startswith("mbuf")]
+    names = [_failed(name) for name in zones]
     if not names or not snap.goes_on(*names):
         return
     rate, total = snap.rate(*names), snap.total(*names)
-    short = [name for name in own if snap.zones[name].failed]
+    short = [name for name in zones if snap.zones[name].failed]
     clusters = "kern.ipc.nmbclusters"
     what = (
         f"{per_s(rate, 'network buffers')} are refused ({total} since the boot: {_few(short)}); "
@@ -126,12 +126,12 @@ def buffers_refused(snap: Snapshot) -> Iterator[Json]:
 
 def pager_buffers(snap: Snapshot) -> Iterator[Json]:
     """Reads of files that wait for a buffer: each kind has a zone, with caches for each CPU."""
-    own = [name for name in snap.zones if "pbuf" in name]
-    names = [count(name) for name in own for count in (_failed, _slept)]
+    zones = [name for name in snap.zones if "pbuf" in name]
+    names = [count(name) for name in zones for count in (_failed, _slept)]
     if not names or not snap.goes_on(*names):
         return
     rate, total = snap.rate(*names), snap.total(*names)
-    waited = [name for name in own if snap.zones[name].failed or snap.zones[name].slept]
+    waited = [name for name in zones if snap.zones[name].failed or snap.zones[name].slept]
     what = (
         f"{per_s(rate, 'requests')} find no buffer of the pager ({total} since the boot: "
         f"{_few(waited)}); {_is(snap, 'kern.nswbuf')}, which a boot sets (loader.tunable)"
@@ -171,16 +171,16 @@ def interrupts_afar(snap: Snapshot) -> Iterator[Json]:
     if len(known) < 2:
         return
     for card in carrying(snap.host):
-        near, own = domain_of(snap.host, card.name), queues(snap.host, card.name)
-        if near is None or near not in known or not own:
+        near, every = domain_of(snap.host, card.name), queues(snap.host, card.name)
+        if near is None or near not in known or not every:
             continue
-        afar = [queue for queue in own if not cpus_of(snap.host, queue) <= known[near]]
+        afar = [queue for queue in every if not cpus_of(snap.host, queue) <= known[near]]
         if afar:
             what = (
-                f"CPUs of other domains may serve {len(afar)} of {len(own)} queues of {card.name}, "
-                f"which is near domain {near} (nic.irq_affinity: local)"
+                f"CPUs of other domains may serve {len(afar)} of {len(every)} queues of "
+                f"{card.name}, which is near domain {near} (nic.irq_affinity: local)"
             )
-            yield finding("interrupts_afar", what, {"queues": len(afar), "all": len(own)})
+            yield finding("interrupts_afar", what, {"queues": len(afar), "all": len(every)})
 
 
 LATER = 30
@@ -198,13 +198,13 @@ def environment_waits(snap: Snapshot) -> Iterator[Json]:
     except Unsupported:
         # Without ZFS there are none.
         return
-    own = _day(known.created[known.running])
+    running = _day(known.created[known.running])
     others = [name for name in known.names if not _OF_UPDATE.fullmatch(name)]
     newest = max(others, key=lambda name: _day(known.created[name]) or 0.0, default="")
     last = _day(known.created.get(newest, ""))
-    days = (last - own) / 86400 if own and last else 0.0
+    days = (last - running) / 86400 if running and last else 0.0
     if days >= LATER:
-        age = (snap.now - (own or 0.0)) / 86400
+        age = (snap.now - (running or 0.0)) / 86400
         what = (
             f"the boot environment {known.running} runs, which is {age:.0f} days old; {newest} was "
             f"created {days:.0f} days later"
@@ -213,9 +213,9 @@ def environment_waits(snap: Snapshot) -> Iterator[Json]:
         yield finding("environment_waits", what, numbers, "oca_kernel", "note")
 
 
-def _day(told: str) -> Optional[float]:
+def _day(text: str) -> Optional[float]:
     """The moment that bectl(8) tells, in epoch seconds; None of anything else."""
-    parts = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d)", told)
+    parts = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d)", text)
     with contextlib.suppress(ValueError):
         if parts:
             year, month, day, hour, minute = map(int, parts.groups())
@@ -224,7 +224,7 @@ def _day(told: str) -> Optional[float]:
 
 
 def _known(snap: Snapshot, parameter: str) -> Dict[str, int]:
-    """The number of a parameter by the last part of its name; nothing where it is not told."""
+    """The number of a parameter by the last part of its name; nothing where it has none."""
     value = number(snap.host, parameter)
     return {} if value is None else {parameter.rpartition(".")[2]: value}
 

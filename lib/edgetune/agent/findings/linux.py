@@ -82,8 +82,8 @@ def _processes(snap: Snapshot, service: str) -> List[str]:
 def _threads(snap: Snapshot, service: str) -> Iterator[Thread]:
     for process in _processes(snap, service):
         for number, allowed in cpus_of_threads(snap.host, process).items():
-            own = f"/proc/{number.replace('/', '/task/')}/stat"
-            fields = snap.host.text(own).rpartition(")")[2].split()
+            path = f"/proc/{number.replace('/', '/task/')}/stat"
+            fields = snap.host.text(path).rpartition(")")[2].split()
             with contextlib.suppress(ValueError, IndexError):
                 yield Thread(parse_cpus(allowed), int(fields[LAST_CPU]))
 
@@ -96,7 +96,7 @@ def open_files(snap: Snapshot) -> Iterator[Json]:
     """Services of which a process has most of the files open that it may."""
     for service in snap.services:
         used = list(_open_files(snap, service))
-        files, limit, process = max(used, key=lambda own: own[0] / own[1], default=(0, 1, ""))
+        files, limit, process = max(used, key=lambda row: row[0] / row[1], default=(0, 1, ""))
         share = files / limit
         if share >= NEAR:
             what = (
@@ -143,7 +143,7 @@ def old_kernel(snap: Snapshot) -> Iterator[Json]:
 
 def _built(version: str) -> Optional[float]:
     """The day on which a kernel was built, as Debian writes it or as the kernel does; in epoch
-    seconds. None where it is not told."""
+    seconds. None where it is not known."""
     last = version.rpartition("#")[2]
     day = re.search(r"\((\d{4})-(\d\d)-(\d\d)[T\d:Z]*\)", last)
     word = re.search(r"\b([A-Z][a-z]{2}) +(\d+) [\d:]{8} \S+ (\d{4})\b", last)
@@ -187,7 +187,7 @@ def initial_cwnd(snap: Snapshot) -> Iterator[Json]:
     """Default routes on which connections start with the kernel's 10 segments."""
     try:
         routes = json.loads(snap.run("ip", "-j", "route", "show", "default") or "[]")
-        plain = [own for own in routes if not any("initcwnd" in m for m in own.get("metrics", []))]
+        plain = [r for r in routes if not any("initcwnd" in m for m in r.get("metrics", []))]
     except (ValueError, TypeError, AttributeError):
         snap.unread["ip -j route"] = "its answer is not understood"
         return

@@ -83,8 +83,8 @@ def _overflows(snap: Snapshot, nic: str) -> Dict[str, Tuple[float, int]]:
         names = [name for name in snap.columns("driver", nic) if re.fullmatch(pattern, name)]
         if names:
             label = names[0] if len(names) == 1 else f"{len(names)} x {names[0]}"
-            own = (snap.rate("driver", nic, *names), snap.total("driver", nic, *names))
-            found[label] = max(own, found.get(label, own))
+            counted = (snap.rate("driver", nic, *names), snap.total("driver", nic, *names))
+            found[label] = max(counted, found.get(label, counted))
     return found
 
 
@@ -200,14 +200,14 @@ def _fewest(rates: Dict[str, float], enough: float) -> List[str]:
     """The fewest CPUs that come to so much together."""
     chosen: List[str] = []
     for cpu in sorted(rates, key=lambda cpu: -rates[cpu]):
-        if sum(rates[own] for own in chosen) >= enough:
+        if sum(map(rates.__getitem__, chosen)) >= enough:
             break
         chosen.append(cpu)
     return chosen
 
 
 def _softirq_time(snap: Snapshot, cpu: str) -> float:
-    """The share of a CPU's time; 0 where it is not told."""
+    """The share of a CPU's time; 0 where it is not known."""
     return snap.grown("stat", cpu, "softirq") / max(snap.grown("stat", cpu, "all"), 1)
 
 
@@ -246,7 +246,7 @@ def backlog_drops(snap: Snapshot) -> Iterator[Json]:
 def interrupt_rate(snap: Snapshot) -> Iterator[Json]:
     """Many interrupts for few packets each."""
     for nic in snap.nics:
-        irqs = [own.number for own in find_interrupts(snap.host, nic)]
+        irqs = [interrupt.number for interrupt in find_interrupts(snap.host, nic)]
         rate = sum(snap.rate("interrupts", irq, *snap.columns("interrupts", irq)) for irq in irqs)
         packets = snap.rate("statistics", nic, "rx_packets", "tx_packets")
         if rate >= INTERRUPTS and packets < PACKETS * rate:

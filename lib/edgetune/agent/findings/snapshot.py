@@ -77,7 +77,7 @@ class Snapshot(Look):
         return self._shown[command]
 
     def counts(self, kind: Type[NicCounts], nic: str) -> Counts:
-        """Numbers of channels or of ring entries; none where they are not told."""
+        """Numbers of channels or of ring entries; none where ethtool shows none."""
         try:
             if self._has("ethtool"):
                 return kind(self.host).read(nic)
@@ -207,7 +207,7 @@ def _of_drivers(snap: Snapshot) -> Table:
     """What drivers count: ``ethtool -S``."""
     line = re.compile(r"^\s*(\S.*):\s*([0-9]+)\s*$", re.MULTILINE)
     found = {nic: line.findall(snap.ethtool("-S", nic)) for nic in snap.nics}
-    return {nic: {name: int(number) for name, number in own} for nic, own in found.items()}
+    return {nic: {name: int(number) for name, number in counts} for nic, counts in found.items()}
 
 
 SOURCES: Dict[str, Callable[[Snapshot], Table]] = {

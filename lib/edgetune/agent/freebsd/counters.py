@@ -43,7 +43,7 @@ class Zone(NamedTuple):
 
 
 def zones(host: Host) -> Dict[str, Zone]:
-    """All there are, by name; Failed where they are not told, or not all of a line is."""
+    """All there are, by name; Failed where they are not shown, or a line is not whole."""
     output = host.run("vmstat", "-z")
     head, *lines = output.splitlines() or [""]
     if head.split()[: 1 + len(OF_ZONE)] != ["ITEM", *OF_ZONE] or not output.endswith("\n"):
@@ -63,8 +63,8 @@ def _row(line: str) -> Tuple[str, Zone]:
 
 def waits_for(known: Dict[str, Zone], kind: str) -> Optional[int]:
     """Requests to the zones of a ``kind`` of things that found none; None without such a zone."""
-    own = [zone.failed + zone.slept for name, zone in known.items() if kind in name]
-    return sum(own) if own else None
+    waits = [zone.failed + zone.slept for name, zone in known.items() if kind in name]
+    return sum(waits) if waits else None
 
 
 COLUMNS = ("Ipkts", "Ierrs", "Idrop", "Ibytes", "Opkts", "Oerrs", "Obytes", "Coll", "Drop")
@@ -97,7 +97,7 @@ def gauges(host: Host) -> Dict[str, Optional[float]]:
     parameters = read_parameters(host, ("vm.loadavg", *PAGES, "hw.pagesize"))
     load = re.match(r"\{ ([0-9.]+) ", parameters.get("vm.loadavg", ""))
     numbers = [whole(parameters.get(name)) for name in (*PAGES, "hw.pagesize")]
-    known = [own for own in numbers if own is not None]
+    known = [value for value in numbers if value is not None]
     return {
         "load1": float(load.group(1)) if load else None,
         "memory_available_kb": sum(known[:2]) * known[2] / 1024 if len(known) == 3 else None,
@@ -116,7 +116,7 @@ def _tcp(host: Host) -> Dict[str, int]:
     except (Failed, ValueError, KeyError, TypeError):
         return {}
     # libxo may write a large number as one with an exponent: what is rounded counts nothing.
-    if not all(type(own) is int for own in (sent, again, full)) or again > sent:
+    if not all(type(count) is int for count in (sent, again, full)) or again > sent:
         return {}
     return {
         "listen_drops": full,
@@ -134,10 +134,10 @@ def _interfaces(host: Host) -> Dict[str, int]:
         return {}
     if head.split()[-len(COLUMNS) :] != list(COLUMNS):
         return {}
-    own = [line.split() for line in lines if "<Link#" in line]
+    rows = [line.split() for line in lines if "<Link#" in line]
     # One that is down has a star behind its name.
-    own = [row for row in own if not MADE_UP.fullmatch(row[0].rstrip("*"))]
-    counts = [row[-len(COLUMNS) :] for row in own]
+    rows = [row for row in rows if not MADE_UP.fullmatch(row[0].rstrip("*"))]
+    counts = [row[-len(COLUMNS) :] for row in rows]
     if not counts or not all(word.isdigit() for row in counts for word in row):
         return {}
     sums = {name: sum(int(row[index]) for row in counts) for index, name in enumerate(COLUMNS)}
@@ -164,7 +164,7 @@ def _cards(host: Host) -> Dict[str, int]:
     Nothing where one of the cards has a driver that does not tell: a part passes for no sum.
     """
     try:
-        cards = [own.name for own in carrying(host)]
+        cards = [card.name for card in carrying(host)]
     except Failed:
         return {}
     names = [name for card in cards for name in _overruns(card)]
@@ -187,7 +187,7 @@ def _cpus(host: Host) -> Dict[str, int]:
     parameters = read_parameters(host, ("kern.cp_time", "kern.clockrate"))
     ticks = parameters.get("kern.cp_time", "").split()
     rate = re.search(r"stathz = ([0-9]+)", parameters.get("kern.clockrate", ""))
-    if len(ticks) != 5 or not all(own.isdigit() for own in ticks) or not rate:
+    if len(ticks) != 5 or not all(tick.isdigit() for tick in ticks) or not rate:
         return {}
     hertz = int(rate.group(1))
     total, idle = sum(map(int, ticks)), int(ticks[4])
@@ -223,7 +223,7 @@ def system_facts(host: Host) -> Json:
         "uptime": time.monotonic(),
         "cpus": cpu_facts(host),
         "memory": _memory_of(parameters, number(host, "vm.ndomains") or 1),
-        "nics": {own.name: _nic(host, own) for own in carrying(host)},
+        "nics": {card.name: _nic(host, card) for card in carrying(host)},
         "thp": {},
         # The boot environment that is the default; "" where there are none.
         "boot": {"loader": "bectl" if boots else "", "default": boots.default if boots else ""},
@@ -256,19 +256,19 @@ def _memory_of(parameters: Dict[str, str], domains: int) -> Json:
     return {
         "total_kb": total_kb,
         "swap_kb": None if swap is None else swap // 1024,
-        "nodes": {"0": total_kb} if domains == 1 else {str(own): None for own in range(domains)},
+        "nodes": {"0": total_kb} if domains == 1 else dict.fromkeys(map(str, range(domains))),
         "smallest_node_kb": total_kb if domains == 1 else None,
     }
 
 
-def _nic(host: Host, own: Interface) -> Json:
-    driver = own.name.rstrip("0123456789")
-    counts = [queue.side for queue in queues(host, own.name)]
+def _nic(host: Host, card: Interface) -> Json:
+    driver = card.name.rstrip("0123456789")
+    counts = [queue.side for queue in queues(host, card.name)]
     return {
         "driver": driver,
-        "up": own.up,
-        "speed": own.speed,
-        "numa_node": domain_of(host, own.name),
+        "up": card.up,
+        "speed": card.speed,
+        "numa_node": domain_of(host, card.name),
         "local_cpus": None,
         "queues": {side: counts.count(side) for side in ("rx", "tx")},
         "channels": None,

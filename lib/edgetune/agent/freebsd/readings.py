@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters, interfaces, connections, CPUs and interrupts of a host with FreeBSD.
 
-Told by sysctl(8), kenv(1), ifconfig(8), netstat(1), vmstat(8) and cpuset(1).
+Read by sysctl(8), kenv(1), ifconfig(8), netstat(1), vmstat(8) and cpuset(1).
 """
 
 import contextlib
@@ -109,7 +109,7 @@ def interfaces(host: Host) -> List[Interface]:
 
 def carrying(host: Host) -> List[Interface]:
     """Those that carry the traffic of a host."""
-    return [own for own in interfaces(host) if not MADE_UP.fullmatch(own.name)]
+    return [card for card in interfaces(host) if not MADE_UP.fullmatch(card.name)]
 
 
 def _interface(block: str) -> Interface:
@@ -159,22 +159,22 @@ def _connections(host: Host) -> Iterator[Tuple[str, str, str]]:
 
 
 def domains(host: Host) -> Dict[int, Set[int]]:
-    """The CPUs of each domain; none where those of one of them are not told."""
+    """The CPUs of each domain; none where those of one of them are not known."""
     found = {}
     for domain in range(number(host, "vm.ndomains") or 1):
         try:
             text = host.attempt("cpuset", "-g", "-d", str(domain))[1]
         except Failed:
             return {}
-        cpus = cpus_told(text)
+        cpus = cpus_in(text)
         if cpus is None:
             return {}
         found[domain] = cpus
     return found
 
 
-def cpus_told(text: str) -> Optional[Set[int]]:
-    """What cpuset(1) tells of something; None where that is no list of CPUs."""
+def cpus_in(text: str) -> Optional[Set[int]]:
+    """The CPUs in an answer of cpuset(1); None where that is no list of CPUs."""
     mask = re.search(r"mask: ([0-9, ]+)$", text.strip())
     return parse_cpus(mask.group(1)) if mask else None
 
@@ -184,12 +184,12 @@ def domain_of(host: Host, interface: str) -> Optional[int]:
 
     Interfaces of mlx5en(4) are no devices: they tell the name of theirs.
     """
-    own = (
+    device = (
         read_parameter(host, f"dev.mce.{interface[3:]}.conf.device_name")
         if interface[:3] == "mce"
         else None
     )
-    driver, unit = driver_and_unit(own or interface)
+    driver, unit = driver_and_unit(device or interface)
     return number(host, f"dev.{driver}.{unit}.%domain")
 
 
@@ -239,31 +239,31 @@ def queues(host: Host, interface: str) -> List[Queue]:
 
 def _of_driver(interface: str, lines: List[str]) -> Iterator[Queue]:
     for line in lines:
-        own = _OF_QUEUE.match(line + " ")
-        if own and own.group(2) == interface:
-            side, number = f"{own.group(3)}x", int(own.group(4))
-            yield Queue(int(own.group(1)), side, number, f"{interface}:{side}q{number}")
+        match = _OF_QUEUE.match(line + " ")
+        if match and match.group(2) == interface:
+            side, number = f"{match.group(3)}x", int(match.group(4))
+            yield Queue(int(match.group(1)), side, number, f"{interface}:{side}q{number}")
 
 
 def _of_port(host: Host, interface: "re.Match[str]", lines: List[str]) -> Iterator[Queue]:
     adapter, port = _place(host, "dev.{}.{}".format(*interface.groups()))
     for line in lines:
-        own = _OF_ADAPTER.match(line + " ")
-        if own and own.group(2) == adapter and int(own.group(3), 16) == port:
-            number = int(own.group(4), 16)
-            yield Queue(int(own.group(1)), "rx", number, f"{interface.group()}:rxq{number}")
+        match = _OF_ADAPTER.match(line + " ")
+        if match and match.group(2) == adapter and int(match.group(3), 16) == port:
+            number = int(match.group(4), 16)
+            yield Queue(int(match.group(1)), "rx", number, f"{interface.group()}:rxq{number}")
 
 
-def channels_told_by(interface: str) -> str:
+def channels_parameter(interface: str) -> str:
     """The parameter that has an interface of mlx5en(4) tell its interrupts; "" for others."""
-    own = _MELLANOX.fullmatch(interface)
-    return f"dev.mce.{own.group(1)}.conf.debug_stats" if own else ""
+    match = _MELLANOX.fullmatch(interface)
+    return f"dev.mce.{match.group(1)}.conf.debug_stats" if match else ""
 
 
 def _of_channels(host: Host, interface: str, unit: str) -> List[Queue]:
     """Interrupts of mlx5en(4) have no names of queues; it tells them where debug_stats is 1."""
     text = read_parameter(host, f"dev.mce.{unit}.hw_ctx_debug") or ""
-    found = [(int(own.group(1)), int(own.group(2))) for own in _OF_CHANNEL.finditer(text)]
+    found = [(int(match.group(1)), int(match.group(2))) for match in _OF_CHANNEL.finditer(text)]
     if [channel for channel, _ in found] != [*range(len(found))]:
         return []
     if len(found) != number(host, f"dev.mce.{unit}.conf.channels"):
@@ -272,7 +272,7 @@ def _of_channels(host: Host, interface: str, unit: str) -> List[Queue]:
 
 
 def _place(host: Host, device: str) -> Tuple[str, int]:
-    """Adapter and port of an interface; ("", -1) where they are not told."""
+    """Adapter and port of an interface; ("", -1) where they are not known."""
     port = re.search(r"\bport=([0-9]+)", read_parameter(host, f"{device}.%location") or "")
     return (
         (read_parameter(host, f"{device}.%parent") or "", int(port.group(1))) if port else ("", -1)

@@ -237,8 +237,8 @@ def handler_on(host: Host, name: str) -> Handler:
     why = KINDS[name].refusal_on(host.system)
     if why:
         raise Unsupported(why)
-    own: Type[Handler] = getattr(import_module(module_of(host.system, name)), class_of(name))
-    return own(host)
+    handler: Type[Handler] = getattr(import_module(module_of(host.system, name)), class_of(name))
+    return handler(host)
 
 
 def module_of(system: str, name: str) -> str:

@@ -44,8 +44,8 @@ class CpuServiceAffinity(ServiceProperty):
         groups: Dict[str, List[str]] = {}
         for thread, cpus in found.items():
             groups.setdefault(cpus, []).append(thread)
-        own, *others = groups
-        return "; ".join([own, *(f"{cpus} in {', '.join(groups[cpus])}" for cpus in others)])
+        main, *others = groups
+        return "; ".join([main, *(f"{cpus} in {', '.join(groups[cpus])}" for cpus in others)])
 
     def persistent(self, target: Target) -> Optional[Value]:
         return super().persistent({**target, "property": PROPERTY})
@@ -58,8 +58,8 @@ class CpuServiceAffinity(ServiceProperty):
         with contextlib.suppress(Unsupported, ValueError):
             left, online = cpus_left(self.host, setting), Topology(self.host).online
             parts = [part.partition(" in ")[0] for part in str(found).split(";")]
-            own, *others = [parse_cpus(part) & online for part in parts]
-            if 2 * len(own) >= len(online) and all(cpus <= left for cpus in [own, *others]):
+            main, *others = [parse_cpus(part) & online for part in parts]
+            if 2 * len(main) >= len(online) and all(cpus <= left for cpus in [main, *others]):
                 return setting.value
         return found
 
@@ -81,7 +81,7 @@ class CpuServiceAffinity(ServiceProperty):
 def cpus_left(host: Host, setting: Setting) -> Set[int]:
     """The online CPUs that a service may have, once the siblings are in force.
 
-    Unsupported, with the numbers, where that cannot be told or is less than half of them.
+    Unsupported, with the numbers, where that is not known or is less than half of them.
     """
     topology = Topology(host)
     busy = busy_cpus(host, setting.siblings)

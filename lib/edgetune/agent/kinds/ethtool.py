@@ -48,7 +48,7 @@ Question = Tuple[str, ...]
 T = TypeVar("T")
 
 
-def told_by_kernel(host: Host, option: str, interface: str, ask: Callable[[str], T]) -> Optional[T]:
+def ask_kernel(host: Host, option: str, interface: str, ask: Callable[[str], T]) -> Optional[T]:
     """What the kernel tells where ethtool would be asked with ``option``; None without an answer.
 
     It is remembered as long as those of `show`. Below a private root there is no kernel to ask.
@@ -180,7 +180,7 @@ def channels(interface: str) -> Counted:
 
 def coalescing(interface: str) -> Dict[str, Union[int, str]]:
     """What the driver knows of coalescing, by the names of ``ethtool -C``."""
-    switches, numbers = ({kind: name for name, kind in own.items()} for own in (SWITCHES, NUMBERS))
+    switches, numbers = ({kind: name for name, kind in t.items()} for t in (SWITCHES, NUMBERS))
     found: Dict[str, Union[int, str]] = {}
     for kind, value in _of(_answer(COALESCE, interface)):
         if kind in switches:
@@ -229,8 +229,8 @@ def _bits(bitset: bytes) -> Dict[str, bool]:
     found = {}
     parts = dict(_of(bitset))
     for _, bit in _of(parts[3]):
-        own = dict(_of(bit))
-        found[own[2].rstrip(b"\0").decode()] = 3 in own
+        fields = dict(_of(bit))
+        found[fields[2].rstrip(b"\0").decode()] = 3 in fields
     return found
 
 

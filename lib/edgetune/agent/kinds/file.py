@@ -30,7 +30,7 @@ class File(FileKept):
                 raise Unsupported(f"{other} masks {path}")
 
     def runtime(self, target: Target) -> Value:
-        """What is told of it; empty without one.
+        """Its description for people; empty without one.
 
         Unsupported for all but a plain file of that very path.
         """
@@ -55,8 +55,8 @@ class File(FileKept):
         path = target["path"]
         _check_plain(self.host, path)
         try:
-            data, own = self.host.kept(path)
-            return described(data, own.mode, own.uid, own.gid)
+            data, status = self.host.kept(path)
+            return described(data, status.mode, status.uid, status.gid)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -82,6 +82,6 @@ def _stronger(path: str) -> List[str]:
     """The files that would mask one of a directory such as /usr/lib/sysctl.d."""
     if not os.path.dirname(path).endswith(".d"):
         return []
-    own = next((top for top in STRONGER if path.startswith(top + "/")), None)
-    tops = STRONGER[: STRONGER.index(own)] if own else ()
-    return [top + path[len(own or "") :] for top in tops]
+    directory = next((top for top in STRONGER if path.startswith(top + "/")), None)
+    tops = STRONGER[: STRONGER.index(directory)] if directory else ()
+    return [top + path[len(directory or "") :] for top in tops]

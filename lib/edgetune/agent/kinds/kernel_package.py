@@ -79,8 +79,8 @@ class KernelPackage(TriedByBoot):
             booted = loader.files(loader.default_id())
         except Unsupported as why:
             raise Unsupported(f"nobody can tell how much room a kernel needs: {why}") from None
-        own = [f"{BOOT}/{name}" for name in self.host.names(BOOT) if self.running in name]
-        taken = {BOOT: own} if own else {}
+        running = [f"{BOOT}/{name}" for name in self.host.names(BOOT) if self.running in name]
+        taken = {BOOT: running} if running else {}
         taken[loader.place] = taken.get(loader.place, []) + booted
         for place, files in taken.items():
             self._refuse_full_at(place, files)
@@ -88,7 +88,7 @@ class KernelPackage(TriedByBoot):
     def _refuse_full_at(self, place: str, files: Sequence[str]) -> None:
         found = (os.stat(self.host.path(file)) for file in files)
         # One file may have several names.
-        taken = {(own.st_dev, own.st_ino): own.st_size for own in found}
+        taken = {(status.st_dev, status.st_ino): status.st_size for status in found}
         needed = int(sum(taken.values()) * ROOM) + ROOM_LEFT
         disk = os.statvfs(self.host.path(place))
         free = disk.f_bavail * disk.f_frsize
@@ -137,8 +137,8 @@ class KernelPackage(TriedByBoot):
 
 
 def _package(value: Value) -> Package:
-    own = parts(value)
-    return Package(str(own["package"]), str(own["version"]))
+    named = parts(value)
+    return Package(str(named["package"]), str(named["version"]))
 
 
 def _value(package: Package) -> Dict[str, Union[int, str]]:

@@ -58,9 +58,9 @@ class MemoryNumaPolicy(ServiceProperty):
 
     def prove(self, setting: Setting) -> None:
         """Failed when the main process tells of another policy: it may choose one itself."""
-        own = self._of_process(setting.target)
-        if own and own != self.rounded(setting.target, setting.value):
-            raise Failed(f"the main process has {own}")
+        policy = self._of_process(setting.target)
+        if policy and policy != self.rounded(setting.target, setting.value):
+            raise Failed(f"the main process has {policy}")
 
     def _of_process(self, target: Target) -> Optional[str]:
         # The kernel walks all pages of the process for it, which meanwhile gets no new memory.

@@ -75,4 +75,4 @@ class MemoryTmpfsPolicy(HookKept):
     def _find(self, target: Target) -> Optional[Mount]:
         """What is mounted there; of several on top of one another the last."""
         found = reversed(mounts(self.host))
-        return next((own for own in found if own.point == target["mount"]), None)
+        return next((mount for mount in found if mount.point == target["mount"]), None)

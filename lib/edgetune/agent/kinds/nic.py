@@ -7,7 +7,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, 
 
 from edgetune.agent.host import Host, decode
 from edgetune.agent.kinds import HookKept, held, texts
-from edgetune.agent.kinds.ethtool import change, channels, show, told_by_kernel
+from edgetune.agent.kinds.ethtool import ask_kernel, change, channels, show
 from edgetune.agent.protocol import Json, Unsupported
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_channels import KIND, TYPES
@@ -23,12 +23,12 @@ class NicHandler(HookKept):
     # The kinds that a change may reset; they are put back like what steers packets to queues.
     below: Tuple[Type["NicHandler"], ...] = ()
 
-    def own(self, target: Target) -> object:
-        """Its own state, without what is downstream; Unsupported where there is none."""
+    def state(self, target: Target) -> object:
+        """Its state, without what is downstream; Unsupported where there is none."""
         return self.snapshot(target)
 
-    def restore_own(self, target: Target, was: object) -> None:
-        """Change what differs from what ``own`` told, as far as it is still there."""
+    def restore_state(self, target: Target, was: object) -> None:
+        """Change what differs from ``state``, as far as it is still there."""
         self.restore(target, was)
 
     def present(self, target: Target) -> bool:
@@ -66,7 +66,7 @@ class NicHandler(HookKept):
         found = {}
         for handler in self.below:
             with contextlib.suppress(Unsupported):
-                found[handler.kind.name] = handler(self.host).own(target)
+                found[handler.kind.name] = handler(self.host).state(target)
         return found
 
     def restore_below(self, target: Target, was: object) -> None:
@@ -74,7 +74,7 @@ class NicHandler(HookKept):
         known = held(was)
         for handler in self.below:
             if handler.kind.name in known:
-                handler(self.host).restore_own(target, known[handler.kind.name])
+                handler(self.host).restore_state(target, known[handler.kind.name])
 
     def _directory(self, target: Target) -> str:
         return f"/sys/class/net/{target['interface']}"
@@ -92,7 +92,7 @@ class NicParts(NicHandler):
     def snapshot(self, target: Target) -> Dict[str, object]:
         """All its parts, and whatever a driver that starts the interface anew may reset."""
         return {
-            "parts": self.own(target),
+            "parts": self.state(target),
             "below": self.read_below(target),
             "steering": self.read_steering(target, self.steering),
         }
@@ -103,20 +103,20 @@ class NicParts(NicHandler):
 
     def restore(self, target: Target, snapshot: object) -> None:
         """Give the interface its parts back, and all that is downstream; KeyError without one."""
-        own, below, steering = (held(snapshot)[name] for name in ("parts", "below", "steering"))
-        self.put(target, parts(own))
+        was, below, steering = (held(snapshot)[name] for name in ("parts", "below", "steering"))
+        self.put(target, parts(was))
         self.restore_below(target, below)
         self.restore_steering(target, texts(steering))
 
-    def restore_own(self, target: Target, was: object) -> None:
+    def restore_state(self, target: Target, was: object) -> None:
         self.put(target, parts(was))
 
     def put(self, target: Target, wanted: Parts) -> None:
         """Change the parts that differ: some versions of ethtool complain of the others."""
-        now = self.own(target)
+        now = self.state(target)
         self.run(target, {name: part for name, part in wanted.items() if now.get(name) != part})
 
-    def own(self, target: Target) -> Parts:
+    def state(self, target: Target) -> Parts:
         """What was asked of the interface, which need not be in force."""
         return parts(self.runtime(target))
 
@@ -160,7 +160,7 @@ class NicCounts(NicParts):
 
     def read(self, interface: str) -> Counts:
         """What the kernel tells, or ethtool; Unsupported without an answer."""
-        numbers = told_by_kernel(self.host, self.show, interface, type(self).of_kernel)
+        numbers = ask_kernel(self.host, self.show, interface, type(self).of_kernel)
         return Counts(*numbers) if numbers and numbers[1] else self._read_text(interface)
 
     def _read_text(self, interface: str) -> Counts:

@@ -5,7 +5,7 @@ import re
 from typing import Dict, List, Optional
 
 from edgetune.agent.kinds import ethtool
-from edgetune.agent.kinds.ethtool import show, told_by_kernel
+from edgetune.agent.kinds.ethtool import ask_kernel, show
 from edgetune.agent.kinds.nic import NicParts
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
@@ -64,31 +64,31 @@ class NicFeatures(NicParts):
 
     def runtime(self, target: Target) -> Value:
         """All of them."""
-        return {name: own.value for name, own in self._features(target).items()}
+        return {name: feature.value for name, feature in self._features(target).items()}
 
-    def own(self, target: Target) -> Parts:
+    def state(self, target: Target) -> Parts:
         """The same, also what does not work for now."""
-        return {name: own.requested for name, own in self._features(target).items()}
+        return {name: feature.requested for name, feature in self._features(target).items()}
 
     def persistent(self, target: Target) -> Optional[Value]:
         """What is fixed stays so, whatever anybody said."""
         kept, known = super().persistent(target), or_none(self._features, target)
         if known is None:
             return kept
-        return merged(kept, {name: own.value for name, own in known.items() if own.fixed})
+        return merged(kept, {name: f.value for name, f in known.items() if f.fixed})
 
     def put(self, target: Target, wanted: Parts) -> None:
         """The same; members rather than their group, which would change all of them alike."""
         known = self._features(target)
-        for name, own in known.items():
-            if own.members and set(own.members) <= set(wanted):
+        for name, feature in known.items():
+            if feature.members and set(feature.members) <= set(wanted):
                 wanted = {other: part for other, part in wanted.items() if other != name}
         super().put(target, wanted)
 
     def _features(self, target: Target) -> Dict[str, Feature]:
         self.queues(target)
         interface = target["interface"]
-        features = told_by_kernel(self.host, "-k", interface, ethtool.features)
+        features = ask_kernel(self.host, "-k", interface, ethtool.features)
         return of_kernel(features) if features else of_text(show(self.host, "-k", interface))
 
 
@@ -107,7 +107,7 @@ def of_kernel(features: ethtool.Features) -> Dict[str, Feature]:
         if len(members) == 1:
             found[group] = members.popitem()[1]
             continue
-        value = "on" if any(own.value == "on" for own in members.values()) else "off"
+        value = "on" if any(member.value == "on" for member in members.values()) else "off"
         found[group] = Feature(value, "", False)
         found[group].members = members
         found.update(members)
@@ -126,9 +126,9 @@ def of_text(text: str) -> Dict[str, Feature]:
     group = Feature("", "", False)
     line = r"^([ \t]*)([^\s:]+): (on|off)( \[fixed\])?(?: \[requested (on|off)\])?"
     for indent, name, value, fixed, requested in re.findall(line, text, re.MULTILINE):
-        own = found[name] = Feature(value, requested, bool(fixed))
+        feature = found[name] = Feature(value, requested, bool(fixed))
         if indent:
-            group.members[name] = own
+            group.members[name] = feature
         else:
-            group = own
+            group = feature
     return found

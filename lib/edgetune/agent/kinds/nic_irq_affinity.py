@@ -37,7 +37,7 @@ class NicIrqAffinity(NicQueueCpus):
     each = "each "
 
     def now(self, target: Target) -> OfQueues:
-        return {own.name: own.allowed for own in self._interrupts(target)}
+        return {interrupt.name: interrupt.allowed for interrupt in self._interrupts(target)}
 
     def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
         return placed(self.host, target["interface"], value)
@@ -49,20 +49,20 @@ class NicIrqAffinity(NicQueueCpus):
     def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
         """Also where irqbalance was started since, or has yet to begin.
 
-        An agent of another version may have told of fewer interrupts: those count.
+        An agent of another version may have read fewer interrupts: those count.
         """
         if MOVED in (now, was) or super().is_back(target, now, was):
             return True
-        here = {own.name: format_cpus(own.allowed) for own in self._all(target)}
-        masks = [own.rpartition(": ") for own in str(was).split(", ")]
+        here = {interrupt.name: format_cpus(interrupt.allowed) for interrupt in self._all(target)}
+        masks = [mask.rpartition(": ") for mask in str(was).split(", ")]
         return all(name and here.get(name) == cpus for name, _, cpus in masks)
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when the kernel or irqbalance has its own mind."""
         super().probe(setting)
-        for own in self._interrupts(setting.target):
-            if not os.stat(self.host.path(own.file)).st_mode & 0o222:
-                raise Unsupported(f"{own.file} ({own.name}) is read-only: the kernel manages it")
+        for interrupt in self._interrupts(setting.target):
+            if not os.stat(self.host.path(interrupt.file)).st_mode & 0o222:
+                raise Unsupported(f"{_file_of(interrupt)} is read-only: the kernel manages it")
         if not any(stops_balancer(other) for other in setting.siblings) and balanced(self.host):
             raise Unsupported(
                 f"{BALANCER} runs and would change it: let the same tuning stop it "
@@ -71,45 +71,44 @@ class NicIrqAffinity(NicQueueCpus):
 
     def snapshot(self, target: Target) -> Dict[str, str]:
         """The CPUs that each interrupt may go to."""
-        return {own.name: self.text(own.file) for own in self._interrupts(target)}
+        return {interrupt.name: self.text(interrupt.file) for interrupt in self._interrupts(target)}
 
     def restore(self, target: Target, snapshot: object) -> None:
         """Also what is not known to be of a queue any more, as to an agent of another version."""
         files = texts(snapshot)
-        for own in self._all(target):
-            if own.name in files and self.text(own.file) != files[own.name]:
-                self._write(own, files[own.name])
+        for interrupt in self._all(target):
+            if interrupt.name in files and self.text(interrupt.file) != files[interrupt.name]:
+                self._write(interrupt, files[interrupt.name])
 
     def apply(self, target: Target, value: Value) -> None:
         """Let each go to its CPU; Failed when one is raised and does not move."""
         with self.host.read_cache():
             wanted, before = self.wanted(target, str(value)), self._interrupts(target)
-        for own in before:
-            if own.allowed != wanted[own.name]:
-                self._write(own, "{}\n".format(*wanted[own.name]))
-        raised = {own.name: own.raised for own in before}
+        for interrupt in before:
+            if interrupt.allowed != wanted[interrupt.name]:
+                self._write(interrupt, "{}\n".format(*wanted[interrupt.name]))
+        raised = {interrupt.name: interrupt.raised for interrupt in before}
         # It moves at the first interrupt, which need not come while the host has no traffic.
-        stuck = [own for own in self._await_moves(target) if own.raised > raised[own.name] + 1]
+        stuck = [i.name for i in self._await_moves(target) if i.raised > raised[i.name] + 1]
         if stuck:
-            names = ", ".join(own.name for own in stuck)
-            raise Failed(f"the kernel still serves {names} on other CPUs")
+            raise Failed(f"the kernel still serves {', '.join(stuck)} on other CPUs")
 
     def _await_moves(self, target: Target) -> List[Interrupt]:
         end, pause = time.monotonic() + PATIENCE, 0.02
         while True:
-            pending = [own for own in self._interrupts(target) if own.pending]
+            pending = [interrupt for interrupt in self._interrupts(target) if interrupt.pending]
             if not pending or time.monotonic() > end:
                 return pending
             time.sleep(pause)
             # A look reads the files of every interrupt.
             pause *= 2
 
-    def _write(self, own: Interrupt, text: str) -> None:
+    def _write(self, interrupt: Interrupt, text: str) -> None:
         try:
-            self.host.write_attribute(own.file, text)
+            self.host.write_attribute(interrupt.file, text)
         except OSError as error:
             # EIO: the kernel manages it, which older ones tell in no other way.
-            raise Failed(f"{own.file} ({own.name}): {error.strerror}") from None
+            raise Failed(f"{_file_of(interrupt)}: {error.strerror}") from None
 
     def present(self, target: Target) -> bool:
         """An interface that is down has none to be restored, as after a boot."""
@@ -122,6 +121,10 @@ class NicIrqAffinity(NicQueueCpus):
         if not super().present(target):
             raise Unsupported(f"there is no interface {target['interface']}")
         return queue_interrupts(self.host, target["interface"])
+
+
+def _file_of(interrupt: Interrupt) -> str:
+    return f"{interrupt.file} ({interrupt.name})"
 
 
 def balanced(host: Host) -> bool:

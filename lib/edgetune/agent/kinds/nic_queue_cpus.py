@@ -28,7 +28,7 @@ class NicSteering(NicQueueCpus):
     word = ""
 
     def derived(self, target: Target, queues: List[str], siblings: Sequence[Setting]) -> OfQueues:
-        """What its word stands for; Unsupported when that cannot be told."""
+        """What its word stands for; Unsupported when that is not known."""
         raise NotImplementedError
 
     def now(self, target: Target) -> OfQueues:

@@ -139,7 +139,7 @@ IN_STEP = (6, 12)
 """The first Linux whose virtio_net spreads packets anew with its queues.
 
 Commit 50bfcaedd78e ("virtio_net: Update rss when set queue"); of the stable series only 6.11 got
-it. A distribution may have it in an older kernel, which cannot be told from here.
+it. A distribution may have it in an older kernel, which cannot be seen from here.
 """
 
 
@@ -168,7 +168,7 @@ class NicRss(NicParts):
     ``tcp4`` and others name the fields that are hashed, as ``ethtool -X`` and ``-N`` have them.
     Whether a table that is even over all queues was chosen cannot be read: it is taken for the
     driver's own, and comes back as that. The driver's own is written only over a table that a
-    tuning made: a driver that has never been told a table may spread packets otherwise.
+    tuning made: a driver that never got a table may spread packets otherwise.
     """
 
     kind = KIND
@@ -201,7 +201,7 @@ class NicRss(NicParts):
         """Unsupported when the interface has no such part, or cannot take the value."""
         interface, wanted = setting.target["interface"], parts(setting.value)
         found = parts(self.runtime(setting.target))
-        # Without a table packets are not spread, whatever is told of the hash.
+        # Without a table packets are not spread, whatever the hash is.
         missing = {"table", *wanted} - set(MAKE_TABLE) - set(found)
         if missing:
             raise Unsupported(f"ethtool tells no RSS {', '.join(sorted(missing))} of {interface}")
@@ -212,7 +212,7 @@ class NicRss(NicParts):
         if wanted.get("hfunc", "toeplitz") != "toeplitz" and driver in self.only_toeplitz:
             raise Unsupported(f"{driver} knows no hash function but toeplitz")
         if "key" in wanted:
-            has, gets = (len(str(own["key"]).split(":")) for own in (found, wanted))
+            has, gets = (len(str(side["key"]).split(":")) for side in (found, wanted))
             if has != gets:
                 raise Unsupported(f"the key of {interface} has {has} bytes, not {gets}")
 
@@ -231,8 +231,8 @@ class NicRss(NicParts):
 
     def is_of_virtio(self, target: Target) -> bool:
         """Whether it is a card of virtio_net that has a table."""
-        own = driver_of(self.host, target["interface"]) == VIRTIO
-        return own and or_none(self.read_table, target["interface"]) is not None
+        is_virtio = driver_of(self.host, target["interface"]) == VIRTIO
+        return is_virtio and or_none(self.read_table, target["interface"]) is not None
 
     def _probe_table(self, setting: Setting, found: Indirection) -> None:
         interface, wanted = setting.target["interface"], parts(setting.value)
@@ -319,13 +319,13 @@ class NicRss(NicParts):
             was = dict(was, parts=_chosen(parts(was["parts"])))
         super().restore(target, was)
 
-    def restore_own(self, target: Target, was: object) -> None:
+    def restore_state(self, target: Target, was: object) -> None:
         """The same; the driver makes its own table anew for the queues that there are."""
-        super().restore_own(target, _chosen(parts(was)))
+        super().restore_state(target, _chosen(parts(was)))
 
     def put(self, target: Target, wanted: Parts) -> None:
         """Change what differs."""
-        now = self.own(target)
+        now = self.state(target)
         words = _table_words(now, wanted)
         for name, option in (("key", "hkey"), ("hfunc", "hfunc")):
             if name in wanted and now.get(name) != wanted[name]:

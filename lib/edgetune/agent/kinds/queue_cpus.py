@@ -27,11 +27,11 @@ class QueueCpus(HookKept):
     def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
         """The CPUs that a value stands for on this host, once its siblings are in force.
 
-        Unsupported when that cannot be told.
+        Unsupported when that is not known.
         """
         raise NotImplementedError
 
-    def told(self, found: OfQueues) -> str:
+    def text_of(self, found: OfQueues) -> str:
         """The CPUs; where queues differ, each with its own (``rx-0: 0, rx-1: ``)."""
         lists = {queue: format_cpus(cpus) for queue, cpus in found.items()}
         if len(set(lists.values())) == 1:
@@ -42,7 +42,7 @@ class QueueCpus(HookKept):
         self.wanted(setting.target, str(setting.value), setting.siblings)
 
     def runtime(self, target: Target) -> Value:
-        return self.told(self.now(target))
+        return self.text_of(self.now(target))
 
     def is_back(self, target: Target, now: Optional[Value], was: Optional[Value]) -> bool:
         """What is back may be what the word stands for by now."""
@@ -52,6 +52,6 @@ class QueueCpus(HookKept):
         """The value itself where the queues have the CPUs that it stands for."""
         with contextlib.suppress(Unsupported):
             wanted = self.wanted(setting.target, str(setting.value), setting.siblings)
-            if found == self.told(wanted):
+            if found == self.text_of(wanted):
                 return setting.value
         return found

@@ -27,9 +27,9 @@ METRICS = (
     "ssthresh",
     "window",
 )
-TOLD = ("dead", "linkdown", "pervasive", "offload", "trap", "offload_failed")
+SHOWN = ("dead", "linkdown", "pervasive", "offload", "trap", "offload_failed")
 """What the kernel says of a route and nobody sets."""
-ALONE = ("onlink", "nexthop", *TOLD)
+ALONE = ("onlink", "nexthop", *SHOWN)
 OTHERS = (
     "nhid",
     "via",
@@ -56,7 +56,7 @@ class Route:
         tokens = [*line.replace("\\", " ").split(), "nh_info"]
         words, shown = tokens[: tokens.index("nh_info")], tokens[tokens.index("nh_info") + 1 :]
         self.type, self.destination = words[:2]
-        found = [group for group in _groups(words[2:]) if group[0] not in TOLD]
+        found = [group for group in _groups(words[2:]) if group[0] not in SHOWN]
         if "nhid" in words and not {"via", "dev", "nexthop"}.intersection(words):
             found += _hops_of_object(shown)
         first = found.index(("nexthop",)) if ("nexthop",) in found else len(found)
@@ -114,7 +114,7 @@ def _hops_of_object(words: List[str]) -> List[Group]:
     if not starts or "encap" in words:
         return []
     shown = [*words[min(starts) : -1], "scope"]
-    return [group for group in _groups(shown[: shown.index("scope")]) if group[0] not in TOLD]
+    return [group for group in _groups(shown[: shown.index("scope")]) if group[0] not in SHOWN]
 
 
 def _groups(words: Sequence[str]) -> List[Group]:

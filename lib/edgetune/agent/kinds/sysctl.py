@@ -57,15 +57,15 @@ def decided(path: str, assignments: Iterable[Assignment]) -> Optional[Assignment
     patterns, but a line that says again what stands already moves nothing.
     """
     options: Dict[str, Assignment] = {}
-    for own in assignments:
-        known = options.get(own.path)
-        if known is None or known.value != own.value:
-            options.pop(own.path, None)
-            options[own.path] = own
+    for assignment in assignments:
+        known = options.get(assignment.path)
+        if known is None or known.value != assignment.value:
+            options.pop(assignment.path, None)
+            options[assignment.path] = assignment
     if path in options:
         return options[path]
-    patterns = [own for own in options.values() if own.value is not None and own.is_pattern]
-    return next((own for own in reversed(patterns) if _matches(path, own.path)), None)
+    patterns = [one for one in options.values() if one.value is not None and one.is_pattern]
+    return next((one for one in reversed(patterns) if _matches(path, one.path)), None)
 
 
 @functools.lru_cache(maxsize=128)
@@ -89,7 +89,7 @@ def _matches(path: str, pattern: str) -> bool:
     braces = _BRACES.search(pattern)
     if braces:
         head, tail = pattern[: braces.start()], pattern[braces.end() :]
-        return any(_matches(path, head + own + tail) for own in braces.group(1).split(","))
+        return any(_matches(path, head + choice + tail) for choice in braces.group(1).split(","))
     parts, patterns = path.split("/"), pattern.replace("[^", "[!").split("/")
     return len(parts) == len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
 
@@ -194,8 +194,8 @@ class Sysctl(Handler):
         if self.kept_by_hook(setting.target):
             probe_hook(self.host)
         path, ours = self._path(setting.target), self.drop_in.format(rank=self.rank(tuning))
-        own = Assignment(ours, path, str(setting.value))
-        winner = decided(path, self.assignments(own)) or own
+        added = Assignment(ours, path, str(setting.value))
+        winner = decided(path, self.assignments(added)) or added
         if winner.value is None:
             raise Unsupported(f"{winner.file} is read after ours and takes it out")
         said = self._left(path, winner.value)
@@ -248,16 +248,16 @@ class Sysctl(Handler):
         Of two that exclude each other the one that counted goes first: it makes the other zero. An
         interface keeps what somebody else set it to since. Failed where it comes out otherwise.
         """
-        own = self._file(target)
+        itself = self._file(target)
         was = {file: text for file, text in texts(snapshot).items() if self.host.exists(file)}
         now = {file: self.text(file) for file in was}
         for file in was:
-            copied = os.path.join(os.path.dirname(own), os.path.basename(file))
+            copied = os.path.join(os.path.dirname(itself), os.path.basename(file))
             if now[file] != now.get(copied, now[file]):
                 was[file] = now[file]
         either = {parameter(name) for pair in EXCLUSIVE for name in pair}
         zero = [file for file in was if was[file].strip() == "0" and file in either]
-        for file in sorted(was, key=lambda file: (file in zero, file != own)):
+        for file in sorted(was, key=lambda file: (file in zero, file != itself)):
             if self.text(file) != was[file]:
                 self.host.write_attribute(file, was[file])
         left = [file for file in was if self.text(file) != was[file]]

@@ -15,12 +15,11 @@ from edgetune.agent.kinds.nic_ring import NicRing
 from edgetune.agent.kinds.nic_rss import NicRss
 from edgetune.agent.protocol import Failed, Json, Request, or_none
 from edgetune.agent.readings import (
-    Address,
     addresses,
     first_number,
     interfaces,
 )
-from edgetune.agent.topology import cpu_facts, memory_of, node_of, told_by_card
+from edgetune.agent.topology import cpu_facts, device_attribute, memory_of, node_of
 
 # Of IF_OPER_* (RFC 2863); drivers that do not tell are "unknown".
 DOWN = ("down", "lowerlayerdown", "notpresent")
@@ -32,16 +31,16 @@ def facts(host: Host, request: Request) -> Json:
     """What tunings may be rendered from, and what stands on the host."""
     request.done()
     try:
-        own: Optional[List[Address]] = addresses(host)
+        known: Optional[List[Json]] = [dict(each._asdict()) for each in addresses(host)]
     except Failed:
-        own = None
+        known = None
     return {
         "system": host.system,
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "time": time.time(),
         "init": host.init,
         "agent_state": _agent_state(host),
-        "addresses": own and [dict(each._asdict()) for each in own],
+        "addresses": known,
         **(_of_freebsd if host.system == "freebsd" else _of_linux)(host),
     }
 
@@ -57,7 +56,7 @@ def _of_linux(host: Host) -> Json:
     text = host.text("/etc/os-release") or host.text("/usr/lib/os-release")
     pairs = [line.partition("=") for line in text.splitlines()]
     release = {key: value.strip("'\"") for key, _, value in pairs}
-    thp = [own for own in ({"file": "enabled"}, {"file": "defrag"}) if huge_pages.present(own)]
+    thp = [*filter(huge_pages.present, ({"file": "enabled"}, {"file": "defrag"}))]
     watchdog = "/sys/class/watchdog/watchdog0"
     return {
         "hostname": host.text("/proc/sys/kernel/hostname", os.uname().nodename),
@@ -71,7 +70,7 @@ def _of_linux(host: Host) -> Json:
         "cpus": cpu_facts(host),
         "memory": memory_of(host)._asdict(),
         "nics": {name: _nic(host, name) for name in interfaces(host)},
-        "thp": {own["file"]: huge_pages.runtime(own) for own in thp},
+        "thp": {target["file"]: huge_pages.runtime(target) for target in thp},
         # The default by a name that stays; "" where there is none.
         "boot": {
             "loader": loader.name if loader else "",
@@ -111,7 +110,7 @@ def _nic(host: Host, name: str) -> Json:
         "up": host.text(f"{directory}/operstate", "up") not in DOWN,
         "speed": int(speed) if speed.isdigit() else None,
         "numa_node": node_of(host, name),
-        "local_cpus": told_by_card(host, name, "local_cpulist") or None,
+        "local_cpus": device_attribute(host, name, "local_cpulist") or None,
         "queues": {side: len([q for q in queues if q.startswith(side)]) for side in ("rx", "tx")},
         "channels": channels and channels._asdict(),
         "ring": ring and ring._asdict(),

@@ -51,9 +51,9 @@ class AsIf(Host):
         return super().exists(name)
 
     def names(self, directory: str) -> List[str]:
-        own = {os.path.basename(n): n for n in self._files if os.path.dirname(n) == directory}
-        found = {*super().names(directory), *own}
-        return sorted(name for name in found if self._files.get(own.get(name, ""), b"") is not None)
+        ours = {os.path.basename(n): n for n in self._files if os.path.dirname(n) == directory}
+        names = {*super().names(directory), *ours}
+        return sorted(n for n in names if self._files.get(ours.get(n, ""), b"") is not None)
 
     def read(self, name: str) -> bytes:
         if name in self._files:
@@ -93,8 +93,8 @@ def renamed(host: Host, journal: Journal) -> Files:
 
 
 def _new_name(name: str, rank: str = "", tuning: str = "") -> str:
-    directory, _, own = name.rpartition("/")
-    return f"{directory}/{HANDED_OVER}{own[len(OURS) :].replace(rank, tuning, 1)}"
+    directory, _, base = name.rpartition("/")
+    return f"{directory}/{HANDED_OVER}{base[len(OURS) :].replace(rank, tuning, 1)}"
 
 
 def obstacles(host: Host, journal: Journal, files: Files) -> Iterator[str]:
@@ -102,20 +102,20 @@ def obstacles(host: Host, journal: Journal, files: Files) -> Iterator[str]:
     if journal.state != "confirmed":
         yield f"{journal.tuning} is {journal.state}"
         return
-    others = [own for own in Journals(host).all() if own.tuning != journal.tuning]
-    below = [own for own in others if journal.tuning in [each.tuning for each in above(host, own)]]
+    others = [one for one in Journals(host).all() if one.tuning != journal.tuning]
+    below = [one for one in others if journal.tuning in [each.tuning for each in above(host, one)]]
     for other in below:
         yield f"{journal.tuning} stands on {other.tuning}: hand that over first"
     if below:
         # What else there is to say would come of that.
         return
-    later = [own for own in others if own.sequence > journal.sequence]
+    later = [one for one in others if one.sequence > journal.sequence]
     for row in drift_of(host, journal, later):
         yield f"{row.setting.id} {row.reason}"
     # A boot loader has one file for a parameter, whichever tuning sets it.
-    ids = {own.setting.id for own in journal.entries if own.setting.kind == "kernel.cmdline"}
+    ids = {e.setting.id for e in journal.entries if e.setting.kind == "kernel.cmdline"}
     for other in others:
-        for id in sorted(ids & {own.setting.id for own in other.entries}):
+        for id in sorted(ids & {e.setting.id for e in other.entries}):
             yield f"{other.tuning} sets {id}, too: take that back first"
     for entry in journal.entries:
         if entry.stored and by_hook(host, entry):
@@ -138,7 +138,7 @@ def _in_the_way(host: Host, journal: Journal, old: str, new: str) -> Iterator[st
 
 
 def _lost_at_boot(host: Host, journals: List[Journal], then: Host) -> Iterator[str]:
-    """What would be another value at the next boot; what the boot hook keeps is told apart."""
+    """What would be another value at the next boot, but for what the boot hook keeps."""
     for journal in journals:
         for entry in journal.entries:
             if entry.stored and by_hook(host, entry):
@@ -165,13 +165,13 @@ def _hand_over(host: Host, journal: Journal, files: Files) -> None:
     journal.files = {**new, **journal.files}
     journals.save(journal)
     try:
-        for name, (own, text) in files.items():
-            host.write(own, text.encode(), like=name)
+        for name, (target, text) in files.items():
+            host.write(target, text.encode(), like=name)
         for name in files:
             if name in journal.files:
                 host.remove(name)
         reload_changed(host, journal)
-        later = [own for own in Journals(host).all() if own.sequence > journal.sequence]
+        later = [other for other in Journals(host).all() if other.sequence > journal.sequence]
         wrong = [f"{row.setting.id} {row.reason}" for row in drift_of(host, journal, later)]
         if wrong:
             raise Failed(f"without edgetune's files it does not hold: {'; '.join(wrong)}")
@@ -226,8 +226,8 @@ def hand_over(host: Host, request: Request) -> Json:
             wrong = [f"{row.setting.id} {row.reason}" for row in rows if not row.as_wanted]
             return {"files": {}, "found": False, "wrong": wrong}
         if (journal.rollout, journal.digest) != (rollout, digest):
-            own = f"{journal.rollout}, digest {journal.digest}"
-            raise Refused(f"{tuning} stands here by {own}, and not by {rollout}, digest {digest}")
+            by = f"{journal.rollout}, digest {journal.digest}"
+            raise Refused(f"{tuning} stands here by {by}, and not by {rollout}, digest {digest}")
         files = renamed(host, journal)
         found = list(dict.fromkeys(obstacles(host, journal, files)))
         if found:

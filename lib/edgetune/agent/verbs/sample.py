@@ -44,11 +44,11 @@ def sample(host: Host, request: Request) -> Json:
     }
 
 
-Told = Tuple[Dict[str, int], Optional[float], Dict[str, Optional[float]]]
+Reading = Tuple[Dict[str, int], Optional[float], Dict[str, Optional[float]]]
 """Counters; the uptime right after they were read, as what follows can take seconds; gauges."""
 
 
-def _of_linux(host: Host) -> Told:
+def _of_linux(host: Host) -> Reading:
     counters: Dict[str, int] = {}
     for source in (_tcp_counters, _nic_counters, _softnet_counters, _cpu_counters):
         counters.update(source(host))
@@ -60,7 +60,7 @@ def _of_linux(host: Host) -> Told:
     return counters, uptime, gauges
 
 
-def _of_freebsd(host: Host) -> Told:
+def _of_freebsd(host: Host) -> Reading:
     from edgetune.agent.freebsd.counters import counters, gauges
 
     counted, uptime = counters(host), time.monotonic()

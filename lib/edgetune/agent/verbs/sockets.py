@@ -25,7 +25,7 @@ _VALUES = re.compile(
     r"|\b(delivery_rate) ([0-9.]+)([KMGT]?)bps|\b(app_limited)\b"
 )
 # Of these, what each of MEASURED is.
-_TOLD = (
+_FIELDS = (
     "delivery_rate",
     "goodput",
     "rtt",
@@ -61,7 +61,7 @@ def sockets(host: Host, request: Request) -> Json:
     share = min(1.0, most / max(sockets, 1))
     own_ports = ["(", *_any([["sport", "=", f":{port}"] for port in ports]), ")"]
     seen, rows = 0, []
-    for row in _told(host, [*own_ports, *_of_clients(share, seed)], cpu):
+    for row in _connections(host, [*own_ports, *_of_clients(share, seed)], cpu):
         seen += 1
         if row is not None:
             rows.append(row)
@@ -72,7 +72,7 @@ def sockets(host: Host, request: Request) -> Json:
     return {
         "seen": seen,
         "share": share,
-        "cpu_ms": round(1000 * sum(own.ru_utime + own.ru_stime for own in used), 1),
+        "cpu_ms": round(1000 * sum(usage.ru_utime + usage.ru_stime for usage in used), 1),
         "columns": dict(zip(COLUMNS, columns)),
     }
 
@@ -99,8 +99,8 @@ def _any(terms: Sequence[Sequence[str]]) -> List[str]:
     return found
 
 
-def _told(host: Host, expression: Sequence[str], cpu: int) -> Iterator[Optional[Row]]:
-    """Each connection, None where its rate says nothing; Failed unless ss told all of them."""
+def _connections(host: Host, expression: Sequence[str], cpu: int) -> Iterator[Optional[Row]]:
+    """Each connection, None where its rate says nothing; Failed unless ss listed all of them."""
     program = host.program("ss")
     if program is None:
         raise Failed("there is no program ss")
@@ -169,4 +169,4 @@ def _row(client: str, line: str) -> Optional[Row]:
     # In whole milliseconds: below one, nothing is known.
     if "bytes_acked" in found and found.get("busy"):
         found["goodput"] = 1000 * found["bytes_acked"] / found["busy"]
-    return (prefix, *(found.get(name) for name in _TOLD))
+    return (prefix, *(found.get(name) for name in _FIELDS))

@@ -29,9 +29,9 @@ def ready(host: Host, request: Request) -> Json:
     address = request.optional("address", LINE)
     request.done()
     if address:
-        own = [each.address for each in addresses(host)]
-        if ip_address(address) not in map(ip_address, own):
-            raise AnotherMachine(f"this machine has {', '.join(own)}, and not {address}")
+        here = [each.address for each in addresses(host)]
+        if ip_address(address) not in map(ip_address, here):
+            raise AnotherMachine(f"this machine has {', '.join(here)}, and not {address}")
     with host.lock():
         with room_or_not():
             host.fence(epoch)

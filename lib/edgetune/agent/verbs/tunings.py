@@ -228,9 +228,9 @@ def _refuse_unsupported(host: Host, rows: Sequence[Row], head: Head) -> None:
         if not (head.confirm_within and head.grace_boots):
             what = "what a boot tries has to be confirmed after it"
             raise Refused(f"{what}: confirm_within, grace_boots")
-        for own in drifted(host):
+        for loss in drifted(host):
             what = "{tuning} does not stand here: {id} {reason}: mend that first"
-            raise Refused(what.format(**own))
+            raise Refused(what.format(**loss))
     try:
         if head.confirm_within:
             probe_hook(host)

@@ -11,7 +11,7 @@ from edgetune.agent.journal import Journals
 from edgetune.agent.protocol import Json, Refused, Request
 from edgetune.agent.verbs.reboot import REBOOT_MARK
 from edgetune.agent.vocabulary.places import (
-    ACCESS_LOG_TOLD,
+    ACCESS_LOG_COUNTS,
     AGENT,
     BIRD_NOTE,
     CONGESTION,
@@ -19,7 +19,7 @@ from edgetune.agent.vocabulary.places import (
     FLAG_NOTE,
     HOOKS,
     NOT_READY,
-    PREFIX_FILE_TOLD,
+    PREFIX_FILE_NOTE,
     SETUP,
     STATE,
     UNIT,
@@ -29,8 +29,8 @@ TUNINGS = STATE + "/tunings"
 # In this order: the hook before what it runs, and last what fences other requests.
 OURS = (
     *HOOKS,
-    *(AGENT, SOURCE, COMPILED, RESERVE, KEPT, PREFIX_FILE_TOLD),
-    *(FOLLOWING, REBOOT_MARK, KEEPER, BIRD_NOTE, FLAG_NOTE, ACCESS_LOG_TOLD),
+    *(AGENT, SOURCE, COMPILED, RESERVE, KEPT, PREFIX_FILE_NOTE),
+    *(FOLLOWING, REBOOT_MARK, KEEPER, BIRD_NOTE, FLAG_NOTE, ACCESS_LOG_COUNTS),
 )
 LAST = (CONGESTION_EPOCH, EPOCH)
 _DRAFT = re.compile(r"\..+\.edgetune(-[0-9a-f]{16})?")
@@ -59,7 +59,7 @@ def uninstall(host: Host, request: Request) -> Json:
         drafts = [f"{STATE}/{name}" for name in host.names(STATE) if _DRAFT.fullmatch(name)]
         names = [*OURS, *copies, Directories.FILE, *drafts, *LAST]
         files = [name for name in names if host.exists(name)]
-        tunings = sorted([*(own.tuning for own in journals.all()), *journals.damaged()])
+        tunings = sorted([*(journal.tuning for journal in journals.all()), *journals.damaged()])
         if not dry_run:
             if epoch < host.epoch():
                 text = f"epoch {epoch} is older than {host.epoch()}, which this host has seen"

@@ -17,7 +17,7 @@ BUCKET = ":"
 
 
 # As text, each is the float that a log has for the same number.
-BOUNDS = [0.0, *(float(f"{own}e{ten - 2}") for ten in range(_FIRST, _LAST + 1) for own in _IN_TEN)]
+BOUNDS = [0.0, *(float(f"{n}e{ten - 2}") for ten in range(_FIRST, _LAST + 1) for n in _IN_TEN)]
 """Where each bucket begins, by its number."""
 
 

@@ -86,18 +86,18 @@ class Parts:
 
     def part(self, name: str) -> Part:
         """What the part of that name can be; Wrong when there is none of that name."""
-        for pattern, own in self.parts.items():
+        for pattern, part in self.parts.items():
             if re.fullmatch(pattern, name):
-                return own
+                return part
         raise Wrong(f"is not known here; known: {', '.join(self.parts)}", name)
 
     def read(self, value: object) -> Dict[str, Union[int, str]]:
         """The parts, in the order of the grammar; Wrong names the part that is wrong."""
-        return self._each(value, lambda own, part: own.read(part))
+        return self._each(value, lambda kind, part: kind.read(part))
 
     def of_text(self, texts: object) -> Dict[str, Union[int, str]]:
         """The same, where the parts are texts."""
-        return self._each(texts, lambda own, text: own.of_text(str(text)))
+        return self._each(texts, lambda kind, text: kind.of_text(str(text)))
 
     def _each(
         self, value: object, read: Callable[[Part, object], Union[int, str]]

@@ -68,7 +68,7 @@ class Kind(NamedTuple):
         """Why hosts with an operating system do not have it; None where they do."""
         if self.by_bmc or system in self.systems:
             return None
-        known = " and ".join(SYSTEMS[own] for own in self.systems)
+        known = " and ".join(SYSTEMS[name] for name in self.systems)
         return f"{self.name} is for {known}, and this host runs {SYSTEMS.get(system, system)}"
 
     def can_cut_off(self, target: Target) -> bool:

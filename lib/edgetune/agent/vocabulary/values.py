@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of settings: numbers, lists and masks of CPUs, parts, and what is told of a file."""
+"""Values of settings: numbers, lists and masks of CPUs, parts, and the description of a file."""
 
 import re
 from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple, Union

@@ -178,23 +178,21 @@ def in_columns(document: dict[str, Any]) -> dict[str, Any]:
     metrics = document.get("metrics")
     if "hosts" in document or not isinstance(metrics, dict) or not _are_of_old(metrics):
         return document
-    hosts = list(dict.fromkeys(chain.from_iterable(own["hosts"] for own in metrics.values())))
+    hosts = list(dict.fromkeys(chain.from_iterable(metric["hosts"] for metric in metrics.values())))
     return {
         **document,
         "hosts": hosts,
-        "metrics": {name: _of_today(own, hosts) for name, own in metrics.items()},
+        "metrics": {name: _of_today(metric, hosts) for name, metric in metrics.items()},
     }
 
 
 def _are_of_old(metrics: dict[str, Any]) -> bool:
-    return all(
-        isinstance(own, dict) and isinstance(own.get("hosts"), dict) for own in metrics.values()
-    )
+    return all(isinstance(m, dict) and isinstance(m.get("hosts"), dict) for m in metrics.values())
 
 
-def _of_today(own: dict[str, Any], hosts: Sequence[str]) -> dict[str, Any]:
-    rows = {_TODAY[name]: _text(own[name], hosts) for name in _TODAY if name in own}
-    return {**{name: value for name, value in own.items() if name not in _TODAY}, **rows}
+def _of_today(metric: dict[str, Any], hosts: Sequence[str]) -> dict[str, Any]:
+    rows = {_TODAY[name]: _text(metric[name], hosts) for name in _TODAY if name in metric}
+    return {**{name: value for name, value in metric.items() if name not in _TODAY}, **rows}
 
 
 def _text(rows: Any, hosts: Sequence[str]) -> str:

@@ -33,12 +33,12 @@ class HostStep:
     ``back_at``. ``resets`` are those its BMC was asked for in this reboot, ``refused`` those that
     it refused, and why. ``goes_back_to`` holds by id what settings go back to where that is not
     what the plan saw: None where a tuning that came later holds them. ``told_at`` is when the
-    drained host was told to say "not ready", 0 before. From ``reverts_at`` on a host has taken a
+    drained host was asked to say "not ready", 0 before. From ``reverts_at`` on a host has taken a
     change back by itself that nobody confirmed; 0 where it waits for no confirmation. It is out
     of service since ``out_at``, 0 where it was not taken out, or an earlier version did not say.
     ``boot_took`` is how long its reboot lasted, in seconds, 0 where none was seen to end.
     ``was_out``: when its way back began, every load balancer had been seen to send it nothing, and
-    none was told to since. ``awaited`` says in words why it is not further than its step, and
+    none was asked to since. ``awaited`` says in words why it is not further than its step, and
     ``let_in`` how often a load balancer was seen to let it in again in this step.
     """
 
@@ -108,7 +108,7 @@ class Batch:
     """Hosts that take the same way together; ``batch_type`` is change, sham or restore.
 
     ``checked`` says that they were held against the hard limits once they served again.
-    ``passing`` are the servers whose check passed when hosts were last told to say "not ready".
+    ``passing`` are the servers whose check passed when hosts were last asked to say "not ready".
     ``clock`` was read when it was last written. ``wait`` is there while it may not begin.
     ``silence`` is there once Alertmanager was asked for something.
     """

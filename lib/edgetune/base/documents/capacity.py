@@ -4,7 +4,7 @@
 edgetune.capacity_plan.DIGEST    what ``plan_capacity`` shows
 edgetune.capacity.ROLLOUT        the last measurement during that rollout
 
-Load is told in multiples: 1.5 is half as much again as the host's usual share of the PoP's traffic.
+Load is in multiples: 1.5 is half as much again as the host's usual share of the PoP's traffic.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PlannedPair:
     def above(self, hosts: int, weight: int) -> int | None:
         """The next weight for so many of its hosts; None where there is none."""
         ladder = self.both if hosts > 1 else self.single
-        return next((own for own in ladder.weights if own > weight), None)
+        return next((heavier for heavier in ladder.weights if heavier > weight), None)
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Capacity:
     @property
     def at(self) -> int | None:
         """The number of the pair that is measured or is the next; None where none is left."""
-        open_ = (n for n, own in enumerate(self.pairs) if not own.stopped)
+        open_ = (n for n, pair in enumerate(self.pairs) if not pair.stopped)
         return next(open_, None) if not (self.stopped or self.ended) else None
 
     def document(self) -> str:
@@ -195,26 +195,27 @@ def read_capacity_plan(digest: str, text: str | None) -> CapacityPlan:
     if text is None:
         raise RefusedError(f"there is no plan of a measurement with the digest {digest!r}")
     key = plan_key(digest)
-    found = decoded(key, CapacityPlan, read_versioned(key, text))
-    check_is(key, "digest", found.digest == digest, "is of another document")
-    _check(key, found)
-    return found
+    plan = decoded(key, CapacityPlan, read_versioned(key, text))
+    check_is(key, "digest", plan.digest == digest, "is of another document")
+    _check(key, plan)
+    return plan
 
 
 def read_capacity(rollout: str, text: str) -> Capacity:
     """A stored measurement; DamagedError if it is none."""
     key = capacity_key(rollout)
-    found = decoded(key, Capacity, read_versioned(key, text))
-    _check(key, found.plan)
-    check_is(key, "plan", found.plan.rollout == rollout, "is of another rollout")
-    check_is(key, "pairs", len(found.pairs) == len(found.plan.pairs), "are not those of the plan")
-    interval = found.ratio.interval if found.ratio else None
+    capacity = decoded(key, Capacity, read_versioned(key, text))
+    plan, ratio = capacity.plan, capacity.ratio
+    _check(key, plan)
+    check_is(key, "plan", plan.rollout == rollout, "is of another rollout")
+    check_is(key, "pairs", len(capacity.pairs) == len(plan.pairs), "are not those of the plan")
+    interval = ratio.interval if ratio else None
     check_is(key, "ratio", interval is None or len(interval) == 2, "holds what is no interval")
-    return found
+    return capacity
 
 
 def _check(key: str, plan: CapacityPlan) -> None:
     for pair in plan.pairs:
-        for own in (pair.both, pair.single):
-            whole = len(own.weights) == len(own.shares) > 0 and min(own.shares) > 0
+        for ladder in (pair.both, pair.single):
+            whole = len(ladder.weights) == len(ladder.shares) > 0 and min(ladder.shares) > 0
             check_is(key, "pairs", whole, "have weights without shares")

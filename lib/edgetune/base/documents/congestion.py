@@ -119,7 +119,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Terms:
-    """How hosts of a PoP are told which prefixes get another congestion control.
+    """How hosts of a PoP learn which prefixes get another congestion control.
 
     Times are in seconds.
     """
@@ -254,7 +254,7 @@ class Configuration:
 
 def sets_congestion(ids: Iterable[str]) -> bool:
     """Whether one of these settings of a tuning says itself how connections of hosts begin."""
-    return any(own.startswith("route.metric:") or own.replace("/", ".") == _SYSCTL for own in ids)
+    return any(id_.startswith("route.metric:") or id_.replace("/", ".") == _SYSCTL for id_ in ids)
 
 
 def read_configuration(key: str, text: str) -> Configuration:

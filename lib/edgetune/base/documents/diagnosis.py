@@ -151,9 +151,9 @@ def grouped(findings: Iterable[Finding]) -> list[Group]:
     """A group for each thing that was found, in their order."""
     hosts: dict[tuple[str, str], list[str]] = {}
     for finding in findings:
-        found = hosts.setdefault((finding.what, finding.advice), [])
-        found += [finding.host] if finding.host else []
-    return [Group(own, what, advice) for (what, advice), own in hosts.items()]
+        affected = hosts.setdefault((finding.what, finding.advice), [])
+        affected += [finding.host] if finding.host else []
+    return [Group(affected, what, advice) for (what, advice), affected in hosts.items()]
 
 
 def findings_text(findings: Iterable[Finding], advised: bool = False) -> list[str]:

@@ -101,8 +101,8 @@ def effect_key(tuning: str = "", rollout: str = "") -> str:
 
 def read_effect(key: str, text: str) -> KeptEffect:
     """A stored one; DamagedError if it is none, RefusedError if a later version wrote it."""
-    found = decoded(key, KeptEffect, read_versioned(key, text))
-    check_is(key, "rollout", found.key == key, "is of another key")
-    for name, part in {"whole": found.whole, **found.hardware}.items():
+    effect = decoded(key, KeptEffect, read_versioned(key, text))
+    check_is(key, "rollout", effect.key == key, "is of another key")
+    for name, part in {"whole": effect.whole, **effect.hardware}.items():
         check_is(key, name, part.makes_sense, "makes no sense")
-    return found
+    return effect

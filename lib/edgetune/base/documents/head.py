@@ -209,7 +209,7 @@ class Head:
     @property
     def cause(self) -> str:
         """Why it was taken back the last time, or is; empty if it never was."""
-        causes = [own[0].told for own in runs(self.history) if own[0].state == "rolling_back"]
+        causes = [run[0].told for run in runs(self.history) if run[0].state == "rolling_back"]
         return causes[-1] if causes else ""
 
     @property
@@ -238,8 +238,8 @@ class Head:
 
     def note(self, by: str, reason: str) -> None:
         """Write down who did or decided what."""
-        told = shortened(reason, _LONGEST_REASON)
-        self.history.append(Entry(clock.wall(), self.state, shortened(by), told))
+        shown = shortened(reason, _LONGEST_REASON)
+        self.history.append(Entry(clock.wall(), self.state, shortened(by), shown))
 
     @property
     def last_by(self) -> str:
@@ -337,7 +337,7 @@ class Phase:
 
 def phases(history: Sequence[Entry], now: float) -> list[Phase]:
     """All of them in order. One in which nothing happens any more has no length."""
-    begun = [own[0] for own in runs(history)]
+    begun = [run[0] for run in runs(history)]
     newest = begun[-1]
     last = newest.at if newest.state in _STILL else max(now, newest.at)
     ends = [*(entry.at for entry in begun[1:]), last]
@@ -346,4 +346,4 @@ def phases(history: Sequence[Entry], now: float) -> list[Phase]:
 
 def runs(history: Sequence[Entry]) -> list[list[Entry]]:
     """The entries of each stay in a state."""
-    return [list(own) for _, own in groupby(history, key=lambda entry: entry.state)]
+    return [list(run) for _, run in groupby(history, key=lambda entry: entry.state)]

@@ -228,8 +228,8 @@ class Look:
 
     def document(self) -> dict[str, object]:
         """As it is stored."""
-        found: dict[str, object] = renamed(encoded(self), {"moment": "look"})
-        return found
+        document: dict[str, object] = renamed(encoded(self), {"moment": "look"})
+        return document
 
     @property
     def conclusion(self) -> Conclusion:
@@ -237,14 +237,14 @@ class Look:
         conclusion = Conclusion(self.verdict, self.decision, self.reason)
         if not self.metrics:
             return conclusion
-        own = self.metrics[0]
-        found = {row.metric: row.known_ratio for row in self.metrics if row.role != "part"}
+        intent = self.metrics[0]
+        ratios = {row.metric: row.known_ratio for row in self.metrics if row.role != "part"}
         return replace(
             conclusion,
-            ratio=own.known_ratio,
-            metric=own.metric,
-            measured=own.measured,
-            ratios={name: ratio for name, ratio in found.items() if ratio is not None},
+            ratio=intent.known_ratio,
+            metric=intent.metric,
+            measured=intent.measured,
+            ratios={name: ratio for name, ratio in ratios.items() if ratio is not None},
             headroom={row.metric: row.ratio for row in self.headroom if row.ratio is not None},
         )
 
@@ -274,11 +274,11 @@ def read_look(key: str, document: Mapping[str, object]) -> Look:
         check_is(
             key, f"metrics.{effect.metric}.interval", len(effect.interval) == 2, "is no interval"
         )
-    for own in look.headroom:
-        good = len(own.interval) == 2 and all(
-            len(g.bounds or "12") == 2 for g in own.groups.values()
+    for headroom in look.headroom:
+        good = len(headroom.interval) == 2 and all(
+            len(g.bounds or "12") == 2 for g in headroom.groups.values()
         )
-        check_is(key, f"headroom.{own.metric}", good, "holds what is no interval")
-    rows = [row for own in look.hosts.values() for row in own.values()]
+        check_is(key, f"headroom.{headroom.metric}", good, "holds what is no interval")
+    rows = [row for metrics in look.hosts.values() for row in metrics.values()]
     check_is(key, "hosts", {3}.issuperset(map(len, rows)), "holds what is no row")
     return look

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a metric is: how it is counted, what it is compared per, and how it is told."""
+"""What a metric is: how it is counted, what it is compared per, and how it is shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Histogram:
     """A ``quantile``, in per cent, of what bucket counters count: those of the reading ``of``.
 
     Its buckets are those of ``agent.vocabulary.buckets``; or they end at ``bounds``, and the last
-    one has no end. Amounts that differ by less than ``resolution`` are told as the same. ``weight``
+    one has no end. Amounts that differ by less than ``resolution`` count as the same. ``weight``
     is by how much its logarithm counts in a mean of several.
     """
 
@@ -99,7 +99,7 @@ class Metric:
     @property
     def needed(self) -> tuple[str, ...]:
         """The counters and gauges without which it is not known."""
-        of = [own.of for own in self.quantiles]
+        of = [quantile.of for quantile in self.quantiles]
         return tuple(dict.fromkeys([*self.counters, *self.less, *self._per, *self.gauges, *of]))
 
     @property

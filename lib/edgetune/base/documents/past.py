@@ -76,22 +76,22 @@ class Tally:
         for phase in phases(head.history, now) if head.history else []:
             _add(self.entries, phase.state, times)
             _add(self.seconds, phase.state, times * max(0.0, phase.end - phase.start))
-        found = head.verdict
-        if found:
-            _add(self.judged, f"{found.verdict} {found.decision}", times)
-        if found and times > 0 and (self.newest is None or head.created >= self.newest.at):
-            self.newest = Judged(head.created, {**found.ratios}, {**found.headroom})
-        own = head.capacity
-        if own and times > 0 and (self.capacity is None or head.created >= self.capacity.at):
-            self.capacity = MeasuredCapacity(head.created, own)
+        verdict = head.verdict
+        if verdict:
+            _add(self.judged, f"{verdict.verdict} {verdict.decision}", times)
+        if verdict and times > 0 and (self.newest is None or head.created >= self.newest.at):
+            self.newest = Judged(head.created, {**verdict.ratios}, {**verdict.headroom})
+        measured = head.capacity
+        if measured and times > 0 and (self.capacity is None or head.created >= self.capacity.at):
+            self.capacity = MeasuredCapacity(head.created, measured)
 
     def count_steps(self, taken: StepsTaken) -> None:
         """Add the steps of a rollout."""
-        for name, own in taken.steps.items():
+        for name, more in taken.steps.items():
             step = self.steps.setdefault(name, StepTaken())
-            step.count += own.count
-            step.seconds = round(step.seconds + own.seconds, 3)
-            for reason, times in own.failures.items():
+            step.count += more.count
+            step.seconds = round(step.seconds + more.seconds, 3)
+            for reason, times in more.failures.items():
                 _add(step.failures, reason, times)
 
 

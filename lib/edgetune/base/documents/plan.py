@@ -21,7 +21,7 @@ from edgetune.base.documents.settings import HostSetting, SettingRow
 from edgetune.base.errors import RefusedError
 
 MOST_WAYS = 10**18
-"""Of drawing the groups that are told apart: Python refuses to write 4,300 digits, MongoDB 20."""
+"""Of drawing groups that are counted: Python refuses to write 4,300 digits, MongoDB 20."""
 DRAWN_BY = 2
 """How the judge draws other groups for plans of today (see ``judge.permutation``)."""
 _LARGE = {"holds": "large"}
@@ -53,7 +53,9 @@ class Groups:
 
     def without(self, hosts: Container[str]) -> Groups:
         """The groups that are left without these hosts."""
-        test, control = ([h for h in own if h not in hosts] for own in (self.test, self.control))
+        test, control = (
+            [h for h in group if h not in hosts] for group in (self.test, self.control)
+        )
         return Groups(test, control)
 
 
@@ -118,7 +120,9 @@ class Profile:
     @property
     def tries_a_boot(self) -> bool:
         """Whether a boot tries one of them, and a confirmation makes that last."""
-        return any(KINDS[own.kind].is_tried_by_a_boot(own.target) for own in self.settings)
+        return any(
+            KINDS[setting.kind].is_tried_by_a_boot(setting.target) for setting in self.settings
+        )
 
 
 @dataclass(frozen=True)
@@ -210,7 +214,7 @@ class Plan:
     @property
     def tries_boots(self) -> bool:
         """Whether a boot tries something on any host; see ``tries_a_boot``."""
-        return any(own.tries_a_boot for own in self.profiles)
+        return any(profile.tries_a_boot for profile in self.profiles)
 
     def tries_a_boot(self, host: str) -> bool:
         """Whether a boot tries something on a host, and its confirmation makes that last."""
@@ -233,7 +237,7 @@ class Plan:
         return {**body, "schema": PLAN_SCHEMA, "digest": digest_of(body)}
 
     def _body(self) -> dict[str, object]:
-        return {name: own for name, own in encoded(self).items() if name != "digest"}
+        return {name: value for name, value in encoded(self).items() if name != "digest"}
 
 
 @dataclass(frozen=True)
@@ -286,8 +290,8 @@ def _as_today(document: Mapping[str, object]) -> dict[str, object]:
 
 def both_groups(strata: Strata) -> Groups:
     """The groups of some strata together."""
-    own = strata.values()
-    test, control = chain(*(each.test for each in own)), chain(*(each.control for each in own))
+    every = strata.values()
+    test, control = chain(*(each.test for each in every)), chain(*(each.control for each in every))
     return Groups([*test], [*control])
 
 

@@ -109,8 +109,10 @@ def encoded(value: Any) -> Any:
         return value
     known = _fields_of(kind)
     if known:
-        own = ((name, each, getattr(value, name)) for name, each in known.items())
-        kept = ((name, inner) for name, e, inner in own if inner is not None or not e.kept_if_set)
+        values = ((name, each, getattr(value, name)) for name, each in known.items())
+        kept = (
+            (name, inner) for name, e, inner in values if inner is not None or not e.kept_if_set
+        )
         return {name: encoded(inner) for name, inner in kept}
     if isinstance(value, dict):
         return {name: encoded(item) for name, item in value.items()}
@@ -264,19 +266,22 @@ _KNOWN_NAMES: dict[tuple[str, type[Any]], tuple[Any, object]] = {}
 def _fields_of(kind: type[Any]) -> dict[str, _Field]:
     """The fields of a dataclass by their names; none of any other type."""
     if kind not in _KNOWN_FIELDS:
-        own = fields(kind) if is_dataclass(kind) else ()
-        _KNOWN_FIELDS[kind] = {each.name: _field(each, kind) for each in own}
+        declared = fields(kind) if is_dataclass(kind) else ()
+        _KNOWN_FIELDS[kind] = {each.name: _field(each, kind) for each in declared}
     return _KNOWN_FIELDS[kind]
 
 
-def _field(own: Field[Any], kind: type[Any]) -> _Field:
-    annotated, held = _parsed(str(own.type)), _parsed(str(own.metadata.get("holds", own.type)))
+def _field(declared: Field[Any], kind: type[Any]) -> _Field:
+    annotated, held = (
+        _parsed(str(declared.type)),
+        _parsed(str(declared.metadata.get("holds", declared.type))),
+    )
     name = held.id if isinstance(held, ast.Name) else ""
     return _Field(
         annotated,
         held,
-        own.default is MISSING and own.default_factory is MISSING,
-        "kept_if_set" in own.metadata,
+        declared.default is MISSING and declared.default_factory is MISSING,
+        "kept_if_set" in declared.metadata,
         name if name in _PLAIN and _named(name, kind)[1] is None else "",
         _is_plain_inside(annotated),
     )
@@ -286,10 +291,10 @@ def _named(name: str, kind: type[Any]) -> tuple[Any, object]:
     """What a name in the annotations of a dataclass stands for, and whether that is a
     ``dataclass`` or an ``Enum``; None for a built-in."""
     if (name, kind) not in _KNOWN_NAMES:
-        found = getattr(sys.modules[kind.__module__], name, None)
-        is_enum = isinstance(found, type) and issubclass(found, Enum)
-        is_a: object = dataclass if is_dataclass(found) else Enum if is_enum else None
-        _KNOWN_NAMES[name, kind] = found, is_a
+        stands_for = getattr(sys.modules[kind.__module__], name, None)
+        is_enum = isinstance(stands_for, type) and issubclass(stands_for, Enum)
+        is_a: object = dataclass if is_dataclass(stands_for) else Enum if is_enum else None
+        _KNOWN_NAMES[name, kind] = stands_for, is_a
     return _KNOWN_NAMES[name, kind]
 
 

@@ -53,11 +53,11 @@ class Outcome:
     """What the newest round came to, in short: rounds are too large to be read for a status.
 
     ``at`` is when a step wrote it, ``good`` when a round last led to a configuration that hosts may
-    be told, ``until`` when hosts take back what they have unless it is renewed, in epoch seconds; 0
+    have, ``until`` when hosts take back what they have unless it is renewed, in epoch seconds; 0
     for never. ``number`` is the configuration that hosts have, with so many prefixes ``treated``
     and ``held_out``, and ``missing`` names hosts that do not have it. ``problem`` and ``waits`` are
     those of ``Rounds``. ``new`` prefixes came with the newest round, and ``since`` is when hosts
-    were told that configuration first, 0 where nothing is treated.
+    got that configuration first, 0 where nothing is treated.
     """
 
     at: float = 0.0
@@ -79,7 +79,7 @@ class Decisions:
 
     ``salt`` draws the hold-out, for ever. ``state`` is one of STATES since ``since`` (epoch
     seconds), ``by`` somebody and for a ``reason``. ``number`` is the largest that a host may have
-    been told. ``pending`` names the hosts that have not confirmed yet that nothing of ours is left
+    got. ``pending`` names the hosts that have not confirmed yet that nothing of ours is left
     there. ``windows_off`` says why no prefix gets an initial window, "" while some do. ``newest``
     may be lost: it is of the rounds, for those who ask how the PoP stands.
     """
@@ -153,11 +153,11 @@ class Rounds:
     """What the rounds of a PoP led to, written under the ``epoch`` of its claim; losing it begins
     anew. ``state`` and ``number`` are those of the decisions, should these be lost.
 
-    ``good`` is when a round last led to a configuration that hosts may be told, 0 before;
+    ``good`` is when a round last led to a configuration that hosts may have, 0 before;
     ``problem`` says why the newest did not, ``waits`` why nothing is changed now. ``configuration``
-    is the last one that a host confirmed, ``since`` when it was told first, ``confirmed`` when a
+    is the last one that a host confirmed, ``since`` when it was sent first, ``confirmed`` when a
     host confirmed it last (epoch seconds).
-    ``wanted`` is what hosts are to be told next. ``skipped`` says by prefix why a host has no route
+    ``wanted`` is sent to hosts next. ``skipped`` says by prefix why a host has no route
     for it. ``held_out`` is how many chosen prefixes are. ``selection`` is one of
     ``congestion.selection`` as text, "" before the first round.
     """
@@ -186,13 +186,13 @@ class Rounds:
 
     def outcome(self, now: float) -> Outcome:
         """In short, as it is ``now``."""
-        own = self.configuration
-        number, treated = (own.number, len(own.prefixes)) if own is not None else (0, 0)
+        current = self.configuration
+        number, treated = (current.number, len(current.prefixes)) if current is not None else (0, 0)
         missing = [name for name, has in self.hosts.items() if has.error or has.number != number]
         return Outcome(
             now,
             self.good,
-            self.confirmed + own.ttl if own is not None and treated else 0.0,
+            self.confirmed + current.ttl if current is not None and treated else 0.0,
             number,
             treated,
             self.held_out if treated else 0,
@@ -248,8 +248,8 @@ def read_rounds(pop: str, text: str) -> Rounds:
     made = decoded(key, Rounds, _read(key, text))
     check_is(key, "pop", made.pop == pop, "is another one")
     for name in ("configuration", "wanted"):
-        own = getattr(made, name)
-        check_is(key, name, own is None or own.checksum == own.sum, "has another checksum")
+        given = getattr(made, name)
+        check_is(key, name, given is None or given.checksum == given.sum, "has another checksum")
     return made
 
 

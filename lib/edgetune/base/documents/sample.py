@@ -18,7 +18,7 @@ Readings = Mapping[str, Optional[float]]
 """By name of a counter or gauge; None for one that could not be read."""
 
 WANDERS = 60.0
-"""By how many seconds the time of one boot may be told otherwise."""
+"""By how many seconds two readings of the time of one boot may differ."""
 
 
 @dataclass(frozen=True)

@@ -115,18 +115,18 @@ class Schedule:
             "ends": [_moment(each) for each in self.ends],
             "bound": _moment(self.bound),
             "auto": _moment(self.auto),
-            "costs": {own.constraint: _moment(own.seconds) for own in self.costs},
+            "costs": {cost.constraint: _moment(cost.seconds) for cost in self.costs},
             "without": list(self.without),
             "pops": [
                 {
-                    "pop": own.pop,
-                    "ring": own.ring,
-                    "begins": [_moment(each) for each in own.begins],
-                    "soaked": [_moment(each) for each in own.soaked],
-                    "ends": [_moment(each) for each in own.ends],
-                    "why": own.why,
+                    "pop": turn.pop,
+                    "ring": turn.ring,
+                    "begins": [_moment(each) for each in turn.begins],
+                    "soaked": [_moment(each) for each in turn.soaked],
+                    "ends": [_moment(each) for each in turn.ends],
+                    "why": turn.why,
                 }
-                for own in self.turns
+                for turn in self.turns
             ],
         }
 

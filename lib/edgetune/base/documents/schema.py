@@ -57,9 +57,9 @@ def _from_first(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_third(document: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = renamed(document, {"what": "batch_type"})
-    verdict = found.get("verdict")
-    return {**found, "verdict": _conclusion(verdict)} if isinstance(verdict, dict) else found
+    batch: dict[str, Any] = renamed(document, {"what": "batch_type"})
+    verdict = batch.get("verdict")
+    return {**batch, "verdict": _conclusion(verdict)} if isinstance(verdict, dict) else batch
 
 
 def _conclusion(verdict: dict[str, Any]) -> dict[str, Any] | None:

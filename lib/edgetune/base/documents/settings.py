@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of one host, as requests and plans have them, and what is told of each."""
+"""Settings of one host, as requests and plans have them, and the answers about each."""
 
 from __future__ import annotations
 

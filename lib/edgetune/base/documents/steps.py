@@ -73,11 +73,11 @@ def steps_key(rollout: str) -> str:
 def read_steps(rollout: str, text: str) -> StepsTaken:
     """What is stored; DamagedError if it is none, RefusedError if a later version wrote it."""
     key = steps_key(rollout)
-    found = decoded(key, StepsTaken, read_versioned(key, text))
-    check_is(key, "rollout", found.rollout == rollout, "is that of another rollout")
-    for name, own in found.steps.items():
+    stored = decoded(key, StepsTaken, read_versioned(key, text))
+    check_is(key, "rollout", stored.rollout == rollout, "is that of another rollout")
+    for name, step in stored.steps.items():
         counted = (
-            own.count >= 0 and own.seconds >= 0.0 and min(own.failures.values(), default=0) >= 0
+            step.count >= 0 and step.seconds >= 0.0 and min(step.failures.values(), default=0) >= 0
         )
         check_is(key, f"steps.{name}", counted, "counts less than nothing")
-    return found
+    return stored

@@ -7,7 +7,7 @@ those that had answered; a column has one number for each, as base64 of little-e
 where it was not read. Nothing here needs numpy, which actions that sample do not load.
 
 The counters of buckets, of which there are many, stand together in ``{"buckets": {histogram:
-text}}``: the numbers of those that any host told, as ``0-3,7``, a blank, and base64 of what zlib
+text}}``: the numbers of those that any host has, as ``0-3,7``, a blank, and base64 of what zlib
 makes of their columns one after the other. These are whole numbers of 32 bits, in four parts: the
 lowest bytes of all, then the next ones. Earlier versions had a column for each among the counters,
 ``u4:`` and base64 of whole numbers of 32 bits.
@@ -89,32 +89,32 @@ class SampleTable:
         return self._column("gauges", name)
 
     def gauges_of(self, rows: Iterable[int]) -> list[dict[str, float]]:
-        """Those of some samples that were read, one after the other."""
+        """The gauges that were read of each of some samples, in the order of ``rows``."""
         ends = [*accumulate(part.size for part in self._parts)]
         decoded: dict[int, dict[str, Column]] = {}
-        found = []
+        gauges = []
         for row in rows:
             number = bisect_right(ends, row)
             part = self._parts[number]
             if number not in decoded:
                 decoded[number] = part.columns("gauges")
-            found.append(_read_at(decoded[number], row - ends[number] + part.size))
-        return found
+            gauges.append(_read_at(decoded[number], row - ends[number] + part.size))
+        return gauges
 
     def latest_gauges(self) -> dict[str, dict[str, float]]:
-        """Those of the last sample of each host."""
+        """By host, the gauges of its last sample."""
         last = dict(zip(self.host, range(len(self))))
         hosts = self.hosts
         return dict(zip((hosts[host] for host in last), self.gauges_of(last.values())))
 
     def rows(self) -> Iterator[Sample]:
-        """Each sample alone."""
+        """The samples, one after the other."""
         hosts, boots = self.hosts, self.boots
         kinds = ("counters", "gauges")
         readings = chain.from_iterable(zip(*map(part.rows, kinds)) for part in self._parts)
         columns = zip(self.host, self.time, self.boot, self.uptime, readings)
-        for host, time, boot, uptime, own in columns:
-            yield Sample(hosts[host], time, boots[boot], uptime, *own)
+        for host, time, boot, uptime, read in columns:
+            yield Sample(hosts[host], time, boots[boot], uptime, *read)
 
     def between(self, start: float, end: float) -> SampleTable:
         """The samples with ``start`` <= time <= ``end``."""
@@ -122,25 +122,25 @@ class SampleTable:
 
     def where(self, inside: Sequence[bool]) -> SampleTable:
         """The samples whose row is ``inside``."""
-        found = SampleTable()
-        found._hosts, found._boots = self._hosts, self._boots
-        found.host, found.boot = (array("i", compress(c, inside)) for c in (self.host, self.boot))
-        found.time, found.uptime = (
+        chosen = SampleTable()
+        chosen._hosts, chosen._boots = self._hosts, self._boots
+        chosen.host, chosen.boot = (array("i", compress(c, inside)) for c in (self.host, self.boot))
+        chosen.time, chosen.uptime = (
             array("d", compress(column, inside)) for column in (self.time, self.uptime)
         )
         of_part = iter(inside)
-        found._parts = [part.where([*islice(of_part, part.size)]) for part in self._parts]
-        return found
+        chosen._parts = [part.where([*islice(of_part, part.size)]) for part in self._parts]
+        return chosen
 
     def add_rows(self, rows: Sequence[Sample]) -> None:
         """Samples, in their order."""
         readings = {
-            (kind, name): _amounts([each.get(name) for each in own])
-            for kind, own in (
+            (kind, name): _amounts([each.get(name) for each in mappings])
+            for kind, mappings in (
                 ("counters", [row.counters for row in rows]),
                 ("gauges", [row.gauges for row in rows]),
             )
-            for name in dict.fromkeys(name for each in own for name in each)
+            for name in dict.fromkeys(name for each in mappings for name in each)
         }
         hosts, boots = [row.host for row in rows], [row.boot_id for row in rows]
         time, uptime = _amounts([row.time for row in rows]), _amounts([row.uptime for row in rows])
@@ -186,11 +186,11 @@ class SampleTable:
         self._add(hosts, boots, time, uptime, [_Readings(len(hosts), readings)])
 
     def counter_names(self) -> list[str]:
-        """Those that any sample may have."""
+        """Names of the counters that any sample may have."""
         return [name for kind, name in self._keys() if kind == "counters"]
 
     def gauge_names(self) -> list[str]:
-        """Those that any sample may have."""
+        """Names of the gauges that any sample may have."""
         return [name for kind, name in self._keys() if kind == "gauges"]
 
     def at(self, time: Column, gauges: Mapping[str, Column]) -> SampleTable:
@@ -199,16 +199,16 @@ class SampleTable:
         readings = {key: self._column(*key) for key in self._keys()}
         readings.update((("gauges", name), column) for name, column in gauges.items())
         order = sorted(range(len(self)), key=time.__getitem__)
-        found = SampleTable()
-        found._hosts, found._boots = self._hosts, self._boots
-        found.host, found.boot = (_ordered(c, order) for c in (self.host, self.boot))
-        found.time, found.uptime = (_ordered(c, order) for c in (time, self.uptime))
-        own = {key: _ordered(column, order) for key, column in readings.items()}
-        found._parts = [_Readings(len(self), own)]
-        return found
+        moved = SampleTable()
+        moved._hosts, moved._boots = self._hosts, self._boots
+        moved.host, moved.boot = (_ordered(c, order) for c in (self.host, self.boot))
+        moved.time, moved.uptime = (_ordered(c, order) for c in (time, self.uptime))
+        ordered = {key: _ordered(column, order) for key, column in readings.items()}
+        moved._parts = [_Readings(len(self), ordered)]
+        return moved
 
     def add_table(self, other: SampleTable) -> None:
-        """All rows of another one."""
+        """Add all rows of another table."""
         hosts, boots = other.hosts, other.boots
         self._add(
             [hosts[number] for number in other.host],
@@ -219,7 +219,7 @@ class SampleTable:
         )
 
     def document(self) -> dict[str, object]:
-        """As it is stored; of samples of one time."""
+        """The stored form; of samples of one time."""
         hosts, boots = self.hosts, self.boots
         kinds: dict[str, dict[str, str]] = {"counters": {}, "gauges": {}}
         buckets: dict[str, dict[int, Column]] = {}
@@ -230,7 +230,7 @@ class SampleTable:
                 buckets.setdefault(of[0], {})[of[1]] = whole
             else:
                 kinds[kind][name] = _packed(column)
-        packed = {name: _packed_buckets(own) for name, own in buckets.items()}
+        packed = {name: _packed_buckets(columns) for name, columns in buckets.items()}
         return {
             "schema": SAMPLE_SCHEMA,
             "time": self.time[0],
@@ -259,10 +259,10 @@ class SampleTable:
         return [*dict.fromkeys(key for part in self._parts for key in part.columns_of)]
 
     def _column(self, kind: str, name: str) -> Column:
-        found = array("d")
+        column = array("d")
         for part in self._parts:
-            found.extend(part.column((kind, name)))
-        return found
+            column.extend(part.column((kind, name)))
+        return column
 
 
 class _Readings:
@@ -278,26 +278,26 @@ class _Readings:
         kept = self.columns_of.get(key)
         if isinstance(kept, tuple):
             packed, number = kept
-            found = packed.column(number)
+            column = packed.column(number)
         else:
-            found = kept if isinstance(kept, array) else _unpacked(kept, self.size)
-        return array("d", [math.nan]) * self.size if found is None else found
+            column = kept if isinstance(kept, array) else _unpacked(kept, self.size)
+        return array("d", [math.nan]) * self.size if column is None else column
 
     def columns(self, kind: str) -> dict[str, Column]:
-        """All of a kind, by name."""
+        """The columns of a kind, by name."""
         return {key[1]: self.column(key) for key in self.columns_of if key[0] == kind}
 
     def rows(self, kind: str) -> list[dict[str, float]]:
-        """Those of each sample that were read."""
+        """Of each sample, the readings of a kind that were read."""
         columns = self.columns(kind)
         return [_read_at(columns, row) for row in range(self.size)]
 
     def where(self, inside: Sequence[bool]) -> _Readings:
-        """Those of the samples that are ``inside``."""
+        """The readings of the samples that are ``inside``."""
         if all(inside):
             return self
-        found = {key: array("d", compress(self.column(key), inside)) for key in self.columns_of}
-        return _Readings(sum(inside), found if any(inside) else {})
+        chosen = {key: array("d", compress(self.column(key), inside)) for key in self.columns_of}
+        return _Readings(sum(inside), chosen if any(inside) else {})
 
 
 def _ordered(column: Column, order: Sequence[int]) -> Column:
@@ -305,14 +305,14 @@ def _ordered(column: Column, order: Sequence[int]) -> Column:
 
 
 def _read_at(columns: Mapping[str, Column], row: int) -> dict[str, float]:
-    return {name: own[row] for name, own in columns.items() if not math.isnan(own[row])}
+    return {name: column[row] for name, column in columns.items() if not math.isnan(column[row])}
 
 
 def _no_numbers() -> dict[str, int]:
     """The numbers of names; a new name gets the next one."""
-    found: defaultdict[str, int] = defaultdict()
-    found.default_factory = found.__len__
-    return found
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    return numbers
 
 
 def _extend(column: Column, names: Sequence[str], numbers: dict[str, int]) -> None:
@@ -336,7 +336,7 @@ def _packed(column: Column) -> str:
 def _whole(column: Column) -> Column | None:
     """The column as whole numbers of 32 bits; None where it has others."""
     try:
-        numbers = array("I", [_UNREAD if math.isnan(own) else int(own) for own in column])
+        numbers = array("I", [_UNREAD if math.isnan(number) else int(number) for number in column])
     except (OverflowError, ValueError):
         return None
     as_before = (math.isnan(one) or one == other != _UNREAD for one, other in zip(column, numbers))
@@ -345,9 +345,9 @@ def _whole(column: Column) -> Column | None:
 
 def bucket_in(name: str) -> tuple[str, int] | None:
     """The histogram of a counter, and the number of its bucket; None of what is no bucket."""
-    histogram, _, told = name.rpartition(BUCKET)
-    known = re.fullmatch(_RANGE, told)
-    return (histogram, int(told)) if histogram and known and not known[2] else None
+    histogram, _, number = name.rpartition(BUCKET)
+    known = re.fullmatch(_RANGE, number)
+    return (histogram, int(number)) if histogram and known and not known[2] else None
 
 
 def _packed_buckets(columns: Mapping[int, Column]) -> str:
@@ -375,27 +375,27 @@ class _Packed:
     """
 
     def __init__(self, text: Any, size: int) -> None:
-        told, _, self._text = text.partition(" ") if isinstance(text, str) else ("", "", "")
+        numbers, _, self._text = text.partition(" ") if isinstance(text, str) else ("", "", "")
         self._size = size
         self._columns: dict[int, Column] | None = None
-        self.numbers = self._told(told)
+        self.numbers = self._read_numbers(numbers)
 
-    def _told(self, told: str) -> list[int]:
-        found: list[int] = []
-        for part in told.split(","):
-            own = _RANGE.fullmatch(part)
-            first, last = (int(own[1]), int(own[2] or own[1])) if own else (0, -1)
-            if last < first or (found and first <= found[-1]):
+    def _read_numbers(self, text: str) -> list[int]:
+        numbers: list[int] = []
+        for part in text.split(","):
+            match = _RANGE.fullmatch(part)
+            first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+            if last < first or (numbers and first <= numbers[-1]):
                 return []
-            found += range(first, last + 1)
-        return found
+            numbers += range(first, last + 1)
+        return numbers
 
     def column(self, number: int) -> Column | None:
         """One number for each sample; None where they cannot be unpacked."""
         if self._columns is None:
             self._columns, self._text = self._unpack(), ""
-        own = self._columns.get(number)
-        return own and array("d", [math.nan if each == _UNREAD else each for each in own])
+        packed = self._columns.get(number)
+        return packed and array("d", [math.nan if one == _UNREAD else one for one in packed])
 
     def _unpack(self) -> dict[int, Column]:
         many = len(self.numbers) * self._size
@@ -431,7 +431,7 @@ def _unpacked(text: Any, size: int) -> Column | None:
     numbers = _little_endian(column)
     if not is_whole:
         return numbers
-    return array("d", [math.nan if own == _UNREAD else own for own in numbers])
+    return array("d", [math.nan if number == _UNREAD else number for number in numbers])
 
 
 def _little_endian(column: Column) -> Column:

@@ -91,60 +91,61 @@ class Catalogue(Mapping[str, Metric]):
         for directory in self._directories:
             yaml_files(directory)
         where: dict[str, Path] = {}
-        for own in map(self.definition, self):
-            for name in own.readings:
+        for definition in map(self.definition, self):
+            for name in definition.readings:
                 if name in where:
                     text = f"is defined in {where[name]}, too"
-                    raise InputError(str(own.path), f"readings.{name}", text)
-                where[name] = own.path
-        for own in map(self.definition, self):
-            for name in own.metric.readings:
+                    raise InputError(str(definition.path), f"readings.{name}", text)
+                where[name] = definition.path
+        for definition in map(self.definition, self):
+            for name in definition.metric.readings:
                 if name not in where:
-                    raise InputError(str(own.path), f"readings.{name}", "no file defines it")
-            histogram = own.metric.histogram
+                    raise InputError(str(definition.path), f"readings.{name}", "no file defines it")
+            histogram = definition.metric.histogram
             if histogram and self.histograms.get(histogram.of) != histogram.bounds:
                 text = f"{where[histogram.of]} defines {histogram.of} without these bounds"
-                raise InputError(str(own.path), "histogram.bounds", text)
+                raise InputError(str(definition.path), "histogram.bounds", text)
 
     @cached_property
     def readings(self) -> Mapping[str, Reading]:
         """All counters and gauges, but for those of a wrong file: hosts of other metrics are
         sampled all the same, and a rollout that is under way is judged by these."""
-        found: dict[str, Reading] = {}
+        readings: dict[str, Reading] = {}
         for name in self:
             with suppress(InputError):
-                found.update(self.definition(name).readings)
-        return found
+                readings.update(self.definition(name).readings)
+        return readings
 
-    def told_by(self, source: str) -> Mapping[str, Entry]:
-        """By reading, what its metric's file says of that source; without those that it has not."""
-        known = self.readings.items()
-        return {name: own.sources[source] for name, own in known if source in own.sources}
+    def entries_of(self, source: str) -> Mapping[str, Entry]:
+        """By reading, its entry for that source; without readings that the source lacks."""
+        entries = ((name, reading.sources.get(source)) for name, reading in self.readings.items())
+        return {name: entry for name, entry in entries if entry is not None}
 
     @cached_property
     def counters(self) -> list[str]:
-        """What is kept of the counters of a sample."""
-        return sorted(name for name, own in self.readings.items() if not own.is_gauge)
+        """Names of the stored counters, in order."""
+        return sorted(name for name, reading in self.readings.items() if not reading.is_gauge)
 
     @cached_property
     def histograms(self) -> Mapping[str, Sequence[float]]:
-        """Those of the counters that have buckets, each with the bounds of these; the usual ones
-        where there are none."""
-        own = self.readings.items()
-        return {name: each.bounds for name, each in own if each.bounds is not None}
+        """Stored histograms, by their counter, with the bounds of their buckets: empty for the
+        usual ones."""
+        readings = self.readings.items()
+        return {name: reading.bounds for name, reading in readings if reading.bounds is not None}
 
     @cached_property
     def gauges(self) -> list[str]:
-        """What is kept of its gauges: those of metrics, and how many settings have drifted."""
-        return sorted({DRIFTED, *(name for name, own in self.readings.items() if own.is_gauge)})
+        """Names of the stored gauges, in order: of metrics, and the count of drifted settings."""
+        gauges = {name for name, reading in self.readings.items() if reading.is_gauge}
+        return sorted({DRIFTED, *gauges})
 
     @cached_property
     def _files(self) -> Mapping[str, Path]:
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         for directory in reversed(self._directories):
             with suppress(InputError):
-                found.update(yaml_files(directory))
-        return dict(sorted(found.items()))
+                files.update(yaml_files(directory))
+        return dict(sorted(files.items()))
 
 
 METRICS = Catalogue([PACK_METRICS])
@@ -158,7 +159,7 @@ def metrics_of(plan: Plan) -> dict[str, Metric]:
     Plans of 0.10 and before kept no definitions: theirs are the pack's of that version.
     """
     judged = {name: _defined(plan, name) for name in (*plan.metrics, *plan.beside)}
-    parts = [part for own in judged.values() for part in own.parts]
+    parts = [part for metric in judged.values() for part in metric.parts]
     return {**judged, **{name: _defined(plan, name) for name in parts}}
 
 
@@ -201,20 +202,20 @@ def load_definition(path: Path, others: Known, load: Load = load_yaml) -> Defini
     phrase = fields.words("phrase")
     if re.findall(r"\{[^}]*\}?|\}", phrase) != ["{much}"]:
         raise fields.wrong("phrase", "must hold {much} once, and no other brace")
-    own = dict(fields.inside("readings", {}).named(_NAME))
+    parts = dict(fields.inside("readings", {}).named(_NAME))
     metric = Metric(
         title=fields.words("title"),
         phrase=phrase,
         better=str(fields.text("better", choices=("lower", "higher"))),
         mass=fields.flag("mass", False),
         limit=fields.number("limit", None, minimum=_LEAST_LIMIT),
-        unsteady=_read_unsteady(own),
+        unsteady=_read_unsteady(parts),
         **_WAYS[way](fields, others),
     )
     # The bound of the bucket that a counter counts.
     below = fields.inside("buckets") if way == "buckets" else None
     limits = {str(below.text("within")): below.number("slower_than")} if below else {}
-    readings = {name: _read_reading(each, way, limits.get(name)) for name, each in own.items()}
+    readings = {name: _read_reading(part, way, limits.get(name)) for name, part in parts.items()}
     if metric.histogram and metric.histogram.of in readings:
         of = metric.histogram.of
         readings[of] = replace(readings[of], bounds=metric.histogram.bounds)
@@ -223,15 +224,13 @@ def load_definition(path: Path, others: Known, load: Load = load_yaml) -> Defini
 
 
 def _read_unsteady(readings: Mapping[str, Fields]) -> dict[str, float]:
-    found = {
-        name: float(own.number("may_fall_by", 0.0, minimum=0)) for name, own in readings.items()
-    }
-    return {name: most for name, most in found.items() if most}
+    falls = {name: part.number("may_fall_by", 0.0, minimum=0) for name, part in readings.items()}
+    return {name: float(most) for name, most in falls.items() if most}
 
 
 def _read_counters(fields: Fields, _: Known) -> dict[str, Any]:
     counters = list(fields.texts("counters", pattern=_NAME))
-    per, if_known = (fields.text(own, None, pattern=_NAME) for own in ("per", "per_if_known"))
+    per, if_known = (fields.text(field, None, pattern=_NAME) for field in ("per", "per_if_known"))
     if per and if_known:
         raise fields.wrong("per_if_known", "has no meaning beside per")
     unit = _read_unit(fields) if per or if_known else {}
@@ -249,7 +248,7 @@ def _read_gauge(fields: Fields, _: Known) -> dict[str, Any]:
 
 def _read_buckets(fields: Fields, _: Known) -> dict[str, Any]:
     below = fields.inside("buckets")
-    total, within = (str(below.text(own, pattern=_NAME)) for own in ("total", "within"))
+    total, within = (str(below.text(field, pattern=_NAME)) for field in ("total", "within"))
     bounds, limit = below.items("bounds"), below.number("slower_than")
     if limit not in bounds:
         raise below.wrong("slower_than", f"{limit:g} is none of the bounds {bounds}")
@@ -259,20 +258,20 @@ def _read_buckets(fields: Fields, _: Known) -> dict[str, Any]:
 
 def _read_histogram(fields: Fields, _: Known) -> dict[str, Any]:
     below = fields.inside("histogram")
-    own = Histogram(
+    histogram = Histogram(
         of=str(below.text("of", pattern=_NAME)),
         quantile=float(below.number("quantile", minimum=_LEAST_QUANTILE, maximum=_MOST_QUANTILE)),
         resolution=float(below.number("resolution", 0, minimum=0)),
         bounds=_read_bounds(below),
     )
     below.done()
-    return {"histogram": own, "unit": fields.words("unit")}
+    return {"histogram": histogram, "unit": fields.words("unit")}
 
 
 def _read_bounds(below: Fields) -> list[float]:
     given = below.items("bounds", ())
-    bounds = [float(own) for own in given if isinstance(own, (int, float)) and own is not True]
-    if len(bounds) < len(given) or any(own <= 0 for own in bounds):
+    bounds = [float(b) for b in given if isinstance(b, (int, float)) and b is not True]
+    if len(bounds) < len(given) or any(bound <= 0 for bound in bounds):
         raise below.wrong("bounds", "are no numbers above 0")
     if len(bounds) > _MOST_BOUNDS or any(a >= b for a, b in zip(bounds, bounds[1:])):
         raise below.wrong("bounds", f"have to grow, and to be {_MOST_BOUNDS} at most")
@@ -294,7 +293,7 @@ def _read_composite(fields: Fields, others: Known) -> dict[str, Any]:
             quantiles.append(replace(part.histogram, weight=weight))
         gauges.update(dict.fromkeys(part.gauges, weight))
         units.add(part.unit)
-    total = sum([*gauges.values(), *(own.weight for own in quantiles)])
+    total = sum([*gauges.values(), *(quantile.weight for quantile in quantiles)])
     if gauges and quantiles or len(units) > 1:
         raise fields.wrong("composite", "is made of gauges and histograms, or of several units")
     if abs(total - 1) > _ROUNDING:
@@ -316,7 +315,7 @@ def _read_reading(fields: Fields, way: str, limit: float | None) -> Reading:
     for name in sources:
         if name not in SOURCES:
             raise fields.wrong(f"sources.{name}", f"is none of {', '.join(SOURCES)}")
-    entries = {name: SOURCES[name].read_reading(own, limit) for name, own in sources.items()}
-    for own in (*sources.values(), fields):
-        own.done()
+    entries = {name: SOURCES[name].read_reading(entry, limit) for name, entry in sources.items()}
+    for part in (*sources.values(), fields):
+        part.done()
     return Reading(way == "gauge", entries)

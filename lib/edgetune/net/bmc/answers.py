@@ -92,8 +92,8 @@ def parsed(raw: bytes) -> object:
 
 def refusal(method: str, answer: Answer, data: object) -> BmcError:
     """What an answer that is no success means."""
-    found = errors_of(data) or messages_of(at(data, "error")) or messages_of(data)
-    why = f": {found[0].text}" if found else ""
+    messages = errors_of(data) or messages_of(at(data, "error")) or messages_of(data)
+    why = f": {messages[0].text}" if messages else ""
     what = f"answered {answer.status} to {method} {said(answer.link)}{why}"
     if answer.status == 401 or _says(data, _LOGGED_OUT):
         return LoggedOut(what)
@@ -115,8 +115,8 @@ def says_later(data: object) -> bool:
 
 
 def _says(data: object, words: Sequence[str]) -> bool:
-    found = messages_of(data) + messages_of(at(data, "error"))
-    return any(word in message.id for message in found for word in words)
+    messages = messages_of(data) + messages_of(at(data, "error"))
+    return any(word in message.id for message in messages for word in words)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def evidence_text(bmc: Mapping[str, object]) -> str:
 
 
 def events_of(bmc: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Those that a BMC told, the newest first."""
+    """Events that a BMC listed, the newest first."""
     events = bmc.get("events")
     return [*events] if isinstance(events, list) else []
 

@@ -68,7 +68,7 @@ class State:
         return [
             name if is_secret(name) else f"{name} ({said(self.current.get(name))} -> {said(value)})"
             for name, value in self.pending.items()
-            if not any(name in own and same(own[name], value) for own in ours)
+            if not any(name in values and same(values[name], value) for values in ours)
         ]
 
     def refuse_foreign(self, *ours: Values) -> None:
@@ -113,8 +113,8 @@ class Bios:
         """
         registries = link_at(self.client.root, "Registries") if planning else ""
         links = [self._link, *manager_links(self._system), registries]
-        found = self.client.read_ahead(links)
-        bios, collection = found.get(self._link), found.get(registries)
+        answers = self.client.read_ahead(links)
+        bios, collection = answers.get(self._link), answers.get(registries)
         second = [self.jobs.link, reset_info(self._system) if planning else ""]
         second += [settings_link(bios)] if bios else []
         second += likely_registries(bios, collection) if bios and collection else []
@@ -205,7 +205,7 @@ def _pending(settings: Answer, bios: Answer) -> dict[str, object]:
 def _is_settings(answer: Answer) -> bool:
     """Whether it is surely the object that was asked for, whole, though it shows no attributes.
 
-    Its type is that of a BIOS, or of settings (Intel). Null is also said of what cannot be told;
+    Its type is that of a BIOS, or of settings (Intel). Null is also the value of what is not known;
     then a message says why (DSP0266, "Extended information").
     """
     data = answer.data

@@ -54,7 +54,7 @@ def trust(config: Config) -> ssl.SSLContext:
 class Client:
     """A conversation of at most ``timeout`` seconds; the session ends with the ``with`` block.
 
-    A session may end before: the first request that is told so (401) is sent again after one more
+    A session may end before: the first request with that answer (401) is sent again after one more
     login.
 
     All methods raise BmcError: ``unreachable``, ``tls``, ``auth``, ``busy``, ``garbage``; and
@@ -127,20 +127,20 @@ class Client:
         ahead.
         """
         wanted = [link for link in dict.fromkeys(links) if link and link not in self._ahead]
-        found: dict[str, Answer | None] = {}
+        answers: dict[str, Answer | None] = {}
 
         def read(lane: int) -> None:
             try:
                 for link in wanted[lane::_LANES]:
-                    found[link] = self._find(link, lane, is_repeated=False)
+                    answers[link] = self._find(link, lane, is_repeated=False)
             except BmcError:
                 self._has_enough = True
 
         if len(wanted) > 1 and self._exchange.took >= _SOON and not self._has_enough:
             with ThreadPoolExecutor(_LANES) as pool:
                 list(pool.map(read, range(_LANES)))
-        self._ahead.update(found)
-        return found
+        self._ahead.update(answers)
+        return answers
 
     def change(
         self,

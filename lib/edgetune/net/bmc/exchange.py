@@ -129,7 +129,7 @@ class Exchange:
                 patience = max(0.0, self.left) * share
                 return self._exchanged(connection, patience, method, path, body, condition)
             except (NetError, BmcError) as error:
-                raise Lost(f"no answer to {method} {said(link)}: {_what(error)}") from None
+                raise Lost(f"no answer to {method} {said(link)}: {_text_of(error)}") from None
 
     def pause(self, problem: BmcError, pause: float | None, at_least: float = 0.0) -> None:
         """Wait for what is over soon; raises the problem if it is another one, or time is up."""
@@ -224,11 +224,11 @@ def broken(error: Exception) -> BmcError:
     below = error.__cause__
     if isinstance(below, ssl.SSLCertVerificationError):
         hint = _HINTS.get(below.verify_code, "")
-        return BmcError("tls", f"its certificate is not trusted: {_what(below)}{hint}")
+        return BmcError("tls", f"its certificate is not trusted: {_text_of(below)}{hint}")
     if isinstance(below, ssl.SSLError):
-        return BmcError("tls", f"TLS failed: {_what(below)}")
-    return BmcError("unreachable", _what(error))
+        return BmcError("tls", f"TLS failed: {_text_of(below)}")
+    return BmcError("unreachable", _text_of(error))
 
 
-def _what(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return said(getattr(error, "verify_message", "") or str(error) or type(error).__name__)

@@ -31,7 +31,7 @@ def mismatch(machine: object, system: object) -> str | None:
     ``machine`` is what the agent tells, ``{uuid, serial}``, and ``system`` what the BMC tells,
     ``{system, serial, sku}``. The SKU of a Dell is its service tag, which DMI has as the serial.
     """
-    here, there = _told(machine, _HERE), _told(system, _THERE)
+    here, there = _read_names(machine, _HERE), _read_names(system, _THERE)
     if not here or not there or _same_uuid(here, there) or _same_serial(here, there):
         return None
     return f"the host is {_shown(here)}, and that BMC's machine {_shown(there)}"
@@ -39,22 +39,22 @@ def mismatch(machine: object, system: object) -> str | None:
 
 def matches(machine: object, system: object) -> bool:
     """Whether something that both tell shows that they are one machine."""
-    here, there = _told(machine, _HERE), _told(system, _THERE)
+    here, there = _read_names(machine, _HERE), _read_names(system, _THERE)
     return _same_uuid(here, there) or _same_serial(here, there)
 
 
 def is_named(name: str, system: object) -> bool:
     """Whether a UUID or serial number that somebody wrote down is one that the BMC tells."""
-    stated = _told(system, _THERE)
+    stated = _read_names(system, _THERE)
     return bool(name) and name.lower() in (text.lower() for text in stated.values())
 
 
-def told_uuid(machine: object) -> str:
+def uuid_of(machine: object) -> str:
     """The UUID that the agent tells, in lower case; "" where nobody wrote one."""
-    return _told(machine, _HERE).get("UUID", "").lower()
+    return _read_names(machine, _HERE).get("UUID", "").lower()
 
 
-def _told(data: object, names: Mapping[str, str]) -> dict[str, str]:
+def _read_names(data: object, names: Mapping[str, str]) -> dict[str, str]:
     shown = {what: text_at(data, name).strip() for what, name in names.items()}
     return {what: text for what, text in shown.items() if not _is_filler(text)}
 
@@ -65,8 +65,8 @@ def _is_filler(text: str) -> bool:
 
 
 def _same_uuid(here: Mapping[str, str], there: Mapping[str, str]) -> bool:
-    own, other = here.get("UUID", ""), there.get("UUID", "")
-    return bool(own) and other.lower() in (own.lower(), _swapped(own))
+    reported, other = here.get("UUID", ""), there.get("UUID", "")
+    return bool(reported) and other.lower() in (reported.lower(), _swapped(reported))
 
 
 def _swapped(text: str) -> str:
@@ -78,8 +78,8 @@ def _swapped(text: str) -> str:
 
 
 def _same_serial(here: Mapping[str, str], there: Mapping[str, str]) -> bool:
-    own = here.get("serial", "").lower()
-    return bool(own) and own in (there.get("serial", "").lower(), there.get("SKU", "").lower())
+    serial = here.get("serial", "").lower()
+    return bool(serial) and serial in {there.get(name, "").lower() for name in ("serial", "SKU")}
 
 
 def _shown(names: Mapping[str, str]) -> str:

@@ -52,8 +52,8 @@ class Jobs:
     @functools.cached_property
     def _manager(self) -> object:
         """The manager that has jobs, or None."""
-        found = managers(self._client, self._system)
-        return next((manager.data for manager in found if _where(manager.data)), None)
+        every = managers(self._client, self._system)
+        return next((manager.data for manager in every if _where(manager.data)), None)
 
     @property
     def link(self) -> str:
@@ -72,8 +72,8 @@ class Jobs:
 
     def of_bios(self) -> list[Job]:
         """The jobs of the BIOS that wait or run, the latest first."""
-        found = [job for job in self._open() if job.is_of_bios]
-        return sorted(found, key=lambda job: job.start, reverse=True)
+        jobs = [job for job in self._open() if job.is_of_bios]
+        return sorted(jobs, key=lambda job: job.start, reverse=True)
 
     def foreign(self) -> list[str]:
         """What else a reboot would start or break off, each as one text: updates of firmware.
@@ -92,9 +92,9 @@ class Jobs:
         """All that wait or run. Numbers say nothing: they begin anew every few years."""
         if not self._list:
             return []
-        found = list(members(self._client, self.link))
-        self._client.read_ahead(link_at(one) for one in found if is_link(one))
-        listed = [(one, whole(self._client, one)) for one in found]
+        every = list(members(self._client, self.link))
+        self._client.read_ahead(link_at(one) for one in every if is_link(one))
+        listed = [(one, whole(self._client, one)) for one in every]
         jobs = [_job(link_at(one), data, 200) for one, data in listed]
         return [job for job in jobs if job.state in ("waiting", "running")]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine behind a BMC: which one it is, a reset, and what is told of one that stays away.
+"""The machine behind a BMC: which one it is, a reset, and the signs of one that stays away.
 
 A reset is asked for once: nothing that can be read afterwards tells whether one more is needed.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from edgetune.net.bmc.answers import FORCED, ON, RESTART, SHUTDOWN, Answer, Request
 from edgetune.net.bmc.client import Client
 from edgetune.net.bmc.identity import mismatch
-from edgetune.net.bmc.payload import BmcError, at, last_part, link_at, text_at, told_by
+from edgetune.net.bmc.payload import BmcError, at, last_part, link_at, message_text, text_at
 from edgetune.net.bmc.system import (
     boot_progress,
     in_post,
@@ -37,7 +37,7 @@ def reset(client: Client, system: Answer, request: Request) -> dict[str, object]
     """Answers ``{sent: True}``; a lost answer is BmcError ``unknown``.
 
     Refused: a ``kind`` that the machine does not take; another machine than the one that tells
-    ``machine`` of itself, or whose BMC told what is ``known``; a machine that is not on;
+    ``machine`` of itself, or whose BMC gave what is ``known``; a machine that is not on;
     ForceRestart unless it is known to be past POST, by ``os_answers`` or by what its BMC says. One
     that its BMC sees in POST is ``busy``, whatever answered a moment ago, unless that was said for
     too long (``disbelieve_post``). One that is to be turned on is ``busy`` until it is off.
@@ -103,13 +103,13 @@ def evidence(client: Client, system: Answer, request: Request) -> dict[str, obje
 
 def _boot_progress(system: Answer) -> str:
     """As its BMC tells it; what only its maker can read is called raw."""
-    oem, told = at(system.data, "Oem"), boot_progress(system)
-    own = text_at(system.data, "BootProgress", "OemLastState")
-    if told == "OEM" and own:
-        return f"raw: {own}"
+    oem, progress = at(system.data, "Oem"), boot_progress(system)
+    raw = text_at(system.data, "BootProgress", "OemLastState")
+    if progress == "OEM" and raw:
+        return f"raw: {raw}"
     # An iLO 7 says "None" of a machine in POST.
-    known = told if told != "None" else ""
-    return known or text_at(oem, "Hpe", "PostState") or text_at(oem, "Hp", "PostState") or told
+    known = progress if progress != "None" else ""
+    return known or text_at(oem, "Hpe", "PostState") or text_at(oem, "Hp", "PostState") or progress
 
 
 def _newest(client: Client, system: Answer) -> list[dict[str, str]]:
@@ -123,7 +123,7 @@ def _newest(client: Client, system: Answer) -> list[dict[str, str]]:
         {
             "created": text_at(entry, "Created"),
             "severity": text_at(entry, "Severity"),
-            "message": told_by(entry) or f"raw: {_without_text(entry)}",
+            "message": message_text(entry) or f"raw: {_without_text(entry)}",
         }
         for entry in newest[:_EVENTS]
     ]
@@ -139,7 +139,7 @@ def _entries(client: Client, system: Answer) -> list[object]:
     """Those of the log of the machine: the system has one, or its manager keeps it.
 
     An XCC lists a SEL that has no entries, and a Cray EX one that stays empty. A link that leads
-    nowhere hides no other log; it is told where no log has an entry.
+    nowhere hides no other log; it is the error where no log has an entry.
     """
     dead: list[BmcError] = []
     links: list[str] = []
@@ -155,17 +155,17 @@ def _entries(client: Client, system: Answer) -> list[object]:
     is_there = False
     for link in preferred:
         place = _place(client, link, dead)
-        found = _read(client, place, dead)
-        if found:
-            return found
+        entries = _read(client, place, dead)
+        if entries:
+            return entries
         is_there = is_there or bool(place)
     place = _place(client, others[0], dead) if others and not is_there else ""
-    found = _read(client, place, dead)
-    if not found and dead:
+    entries = _read(client, place, dead)
+    if not entries and dead:
         raise dead[0]
     if not place and not is_there:
         raise BmcError("refused", "the BMC shows none")
-    return found
+    return entries
 
 
 def _place(client: Client, log: str, dead: list[BmcError]) -> str:

@@ -98,24 +98,24 @@ def messages_of(data: object) -> list[Message]:
     iDRAC 8 gives one message instead of a list (openstack/sushy, ``exceptions.py``), and some
     BMCs nothing but the ``code`` and the ``message`` of the error.
     """
-    found = []
+    messages = []
     for message in _listed(data):
         name = text_at(message, "MessageId") or text_at(message, "MessageID")
         about = list_at(message, "RelatedProperties") + list_at(message, "MessageArgs")
         severity = text_at(message, "Severity") or text_at(message, "MessageSeverity")
         named = {last_part(said(part).lstrip("#")) for part in about}
-        found.append(Message(name, severity, told_by(message) or name, named))
-    return found
+        messages.append(Message(name, severity, message_text(message) or name, named))
+    return messages
 
 
-def told_by(message: object) -> str:
+def message_text(message: object) -> str:
     """Its ``Message``, with the arguments that it leaves to its reader (DSP0266, "Message object").
 
     What is no text for people, as the bytes of a system event log, is called raw.
     """
     text = text_at(message, "Message")
     arguments = dict(enumerate(map(said, list_at(message, "MessageArgs")[:_MOST_ARGUMENTS]), 1))
-    text = _ARGUMENT.sub(lambda found: arguments.get(int(found[1]), found[0]), text)
+    text = _ARGUMENT.sub(lambda match: arguments.get(int(match[1]), match[0]), text)
     return said(f"raw: {text}" if _RAW.fullmatch(text) else text)
 
 

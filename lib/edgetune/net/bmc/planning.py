@@ -50,7 +50,7 @@ def plan(client: Client, system: Answer, request: Request) -> dict[str, object]:
     bios.refuse_foreign_jobs()
     registry = bios.registry(state)
     cpu = text_at(system.data, "ProcessorSummary", "Model")
-    settings = [Setting.of(own) for own in request.settings]
+    settings = [Setting.of(row) for row in request.settings]
     readings = [_read(setting, state, registry, cpu) for setting in settings]
     return {
         **facts(client, system, request),
@@ -179,8 +179,8 @@ def find_knob(
     for make in _makes()[kind]:
         names, modes = _names(make.named, current, registry), make.modes
         if names.get(_leading(modes), _leading(modes)) in current:
-            found = {mode: _on_machine(modes[mode], names, current, registry) for mode in modes}
-            return Knob(make.machines, {m: wanted for m, wanted in found.items() if wanted})
+            values = {mode: _on_machine(modes[mode], names, current, registry) for mode in modes}
+            return Knob(make.machines, {m: wanted for m, wanted in values.items() if wanted})
     offered = registry.offers("snoop") if registry else ""
     if offered:
         problem = f"no attribute of this machine is known to set it; its registry lists {offered}"
@@ -202,12 +202,12 @@ def _names(
     named: Mapping[str, str], current: Mapping[str, object], registry: Registry | None
 ) -> dict[str, str]:
     """The attributes that have such a displayed name, if it is exactly one each."""
-    found = {}
+    names = {}
     for name, pattern in named.items():
         there = [n for n in (registry.displayed(pattern) if registry else []) if n in current]
         if len(there) == 1:
-            found[name] = there[0]
-    return found
+            names[name] = there[0]
+    return names
 
 
 def _on_machine(

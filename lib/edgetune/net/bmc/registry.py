@@ -66,9 +66,9 @@ class Registry:
 
     def offers(self, pattern: str) -> str:
         """The attributes whose name or displayed name matches, with their values, as one text."""
-        found = dict.fromkeys(self.displayed(pattern))
-        found.update((n, None) for n in self._entries if re.search(pattern, n, re.IGNORECASE))
-        texts = [f"{name} ({', '.join(self.values(name))})" for name in list(found)[:_MOST_OFFERED]]
+        offered = dict.fromkeys(self.displayed(pattern))
+        offered.update((n, None) for n in self._entries if re.search(pattern, n, re.IGNORECASE))
+        texts = [f"{name} ({', '.join(self.values(name))})" for name in [*offered][:_MOST_OFFERED]]
         return "; ".join(texts)
 
     def typed(self, name: str, text: object) -> object:
@@ -98,9 +98,9 @@ class Registry:
                 return f"{name} is not in the attribute registry"
             if name in derived:
                 continue
-            found = self._locked(name, current, after) or _misfit(self._by_then(name, after), value)
-            if found:
-                return f"{name}: {found}"
+            why = self._locked(name, current, after) or _misfit(self._by_then(name, after), value)
+            if why:
+                return f"{name}: {why}"
         return self._side_effect(wanted, {**current, **others}, derived)
 
     def derived(self, wanted: Values, current: Values, back: Collection[str] = ()) -> set[str]:

@@ -156,7 +156,7 @@ def _refuse_extra(bios: Bios, state: State, ours: Sequence[Values]) -> None:
     if not extra:
         return
     back = _withdraw(bios, state) if bios.jobs.are_listed else state
-    mine = {name: back.current[name] for name in back.pending if any(name in own for own in ours)}
+    mine = {name: back.current[name] for name in back.pending if any(name in our for our in ours)}
     if mine:
         with suppress(Lost, Outdated):
             bios.send(back, mine)
@@ -196,25 +196,25 @@ def _clear_pending(state: State) -> str:
 
 def _delete(bios: Bios, job: Job) -> None:
     def is_gone() -> bool:
-        found = bios.jobs.find(job.link)
-        return found is None or found.state != "waiting"
+        seen = bios.jobs.find(job.link)
+        return seen is None or seen.state != "waiting"
 
     _settle(bios, lambda: bios.jobs.delete(job), is_gone)
 
 
 def _find_job(bios: Bios, state: State) -> tuple[str, bool]:
     """The job that brings what is pending into force, and whether it had to be created."""
-    found = bios.jobs.of_bios()
-    if found or state.settings is None:
-        return (found[0].link if found else ""), False
+    jobs = bios.jobs.of_bios()
+    if jobs or state.settings is None:
+        return (jobs[0].link if jobs else ""), False
     try:
         return bios.jobs.create(state.settings.link), True
     except Lost:
         bios.client.let_settle()
-        found = bios.jobs.of_bios()
-        if not found:
+        jobs = bios.jobs.of_bios()
+        if not jobs:
             raise
-        return found[0].link, True
+        return jobs[0].link, True
 
 
 def _settle(bios: Bios, act: Callable[[], object], is_done: Callable[[], bool]) -> None:

@@ -31,9 +31,9 @@ def find_system(client: Client, name: str) -> Answer:
 
 def refuse_another(system: Answer, uuid: str) -> None:
     """BmcError ``refused`` if it is another machine than the one with that UUID ("" is any)."""
-    found = text_at(system.data, "UUID")
-    if uuid and found != uuid:
-        raise BmcError("refused", f"the machine is {found or 'without a UUID'}, not {uuid}")
+    machine = text_at(system.data, "UUID")
+    if uuid and machine != uuid:
+        raise BmcError("refused", f"the machine is {machine or 'without a UUID'}, not {uuid}")
 
 
 def members(client: Client, collection: str, if_there: bool = False) -> Iterator[object]:
@@ -72,8 +72,8 @@ def whole(client: Client, member: object) -> object:
     """A member of a collection, read if it is but a link; None if it is gone by now."""
     if not is_link(member):
         return member
-    found = client.find(link_at(member))
-    return found.data if found else None
+    answer = client.find(link_at(member))
+    return answer.data if answer else None
 
 
 def bios_link(system: Answer) -> str:
@@ -116,9 +116,9 @@ def find_registry(client: Client, bios: Answer) -> Registry | None:
     for link in likely:
         file = client.find(link)
         for place in _locations(file.data) if file else []:
-            found = client.find(place)
-            if found and (not name or name in _names(link, file, found)):
-                return Registry(found.data)
+            listed = client.find(place)
+            if listed and (not name or name in _names(link, file, listed)):
+                return Registry(listed.data)
     return None
 
 

@@ -116,7 +116,7 @@ class Server:
         rows, meta = answer.get("data"), answer.get("meta")
         if not isinstance(rows, list) or not isinstance(meta, list):
             raise self.wrong("its answer has no data, or does not say of which columns")
-        named = [own.get("name") if isinstance(own, dict) else None for own in meta]
+        named = [column.get("name") if isinstance(column, dict) else None for column in meta]
         if named != [*columns]:
             raise self.wrong(f"its answer has other columns than were asked for: {named}")
         if answer.get("rows") != len(rows):
@@ -144,13 +144,13 @@ def by_value(hosts: Sequence[Host], template: str, where: str) -> dict[str, str]
 
     ``template`` is the field ``host_value`` of the inventory, ``where`` names the server.
     """
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for host in hosts:
         value = template.replace("{name}", host.name).replace("{address}", host.address)
-        if found.setdefault(value, host.name) != host.name:
-            text = f"{value!r} stands for {found[value]} and for {host.name}"
+        if names.setdefault(value, host.name) != host.name:
+            text = f"{value!r} stands for {names[value]} and for {host.name}"
             raise InputError("inventory", f"host_value of {where}", text)
-    return found
+    return names
 
 
 def parameters_of(values: Sequence[str]) -> dict[str, str]:
@@ -164,7 +164,7 @@ def parameters_of(values: Sequence[str]) -> dict[str, str]:
 
 def is_one_of(parameters: Sequence[str]) -> str:
     """The SQL of: the column ``host`` is in one of these parameters."""
-    conditions = (f"{{host:Identifier}} IN {{{own}:Array(String)}}" for own in parameters)
+    conditions = (f"{{host:Identifier}} IN {{{name}:Array(String)}}" for name in parameters)
     return f"({' OR '.join(conditions)})"
 
 

@@ -79,8 +79,8 @@ class TableFields:
 
     def column(self, name: str) -> str:
         """That of the host, the time, the boot or the uptime; "" where the table has none."""
-        own = {"host": self.host, "time": self.time, "boot": self.boot, "uptime": self.uptime}
-        return own[name]
+        columns = {"host": self.host, "time": self.time, "boot": self.boot, "uptime": self.uptime}
+        return columns[name]
 
 
 class SiteTable:
@@ -91,11 +91,11 @@ class SiteTable:
     """
 
     def __init__(self, pop: Pop, columns: Mapping[str, str], ends: float = math.inf) -> None:
-        own = TableFields(**pop.metrics.fields)
-        self._fields, self._known, self._ends = own, columns, ends
-        where = f"{pop.name}: ClickHouse at {own.url}"
-        self.server = Server(where, own.url, own.user, own.password_file, own.ca_file)
-        self._database, _, self._table = own.table.partition(".")
+        fields = TableFields(**pop.metrics.fields)
+        self._fields, self._known, self._ends = fields, columns, ends
+        where = f"{pop.name}: ClickHouse at {fields.url}"
+        self.server = Server(where, fields.url, fields.user, fields.password_file, fields.ca_file)
+        self._database, _, self._table = fields.table.partition(".")
 
     @property
     def name(self) -> str:
@@ -127,7 +127,7 @@ class SiteTable:
         for number in range(0, len(micros), many):
             part = micros[number : number + many]
             begin = part[0] - round(before * 1e6)
-            # What is older was told by the part before.
+            # What is older was in the part before.
             begin = max(begin, micros[number - 1] + 1) if number else begin
             until = part[-1] if part[-1] < micros[-1] else round(ahead * 1e6)
             named = {"start": part[0], "step": step, "moments": len(part)}
@@ -156,7 +156,7 @@ class SiteTable:
     ) -> Rows:
         """All, or the last ones before ``moments``."""
         fields = parameters_of([*hosts])
-        named = {f"reading{number}": own for number, own in enumerate(readings.values())}
+        named = {f"reading{number}": column for number, column in enumerate(readings.values())}
         span = {"first": str(first), "until": str(until)}
         before_moments = {name: str(value) for name, value in (moments or {}).items()}
         parameters = {**self._names(), **named, **fields, **span, **before_moments}
@@ -181,41 +181,41 @@ class SiteTable:
 
     def _select(self, readings: Sequence[str], fields: Sequence[str]) -> str:
         """No text of a person, a host or a file stands in it."""
-        told = [
+        columns = [
             "toString({host:Identifier}) AS edgetune_host",
             f"{_TIME} AS edgetune_time",
             "toString({boot:Identifier}) AS edgetune_boot",
             f"{_UPTIME if self._fields.uptime else _SINCE_BOOT} AS edgetune_uptime",
-            *(f"toFloat64({{{own}:Identifier}}) AS edgetune_{own}" for own in readings),
+            *(f"toFloat64({{{name}:Identifier}}) AS edgetune_{name}" for name in readings),
         ]
-        return f"SELECT {', '.join(told)} {_of(fields)}"
+        return f"SELECT {', '.join(columns)} {_of(fields)}"
 
     def _names(self, *columns: str) -> dict[str, str]:
-        told = {name: self._fields.column(name) for name in columns or _OWN}
-        own = {name: column for name, column in told.items() if column}
-        return {"database": self._database, "table": self._table, **own}
+        by_name = {name: self._fields.column(name) for name in columns or _OWN}
+        there = {name: column for name, column in by_name.items() if column}
+        return {"database": self._database, "table": self._table, **there}
 
     def _readings(self) -> dict[str, str]:
         """The column of each reading that the table has."""
         there = self._columns()
-        own = {name: column for name in _OWN if (column := self._fields.column(name))}
-        lacks = [f"{column!r} ({name})" for name, column in own.items() if column not in there]
+        needed = {name: column for name in _OWN if (column := self._fields.column(name))}
+        lacks = [f"{column!r} ({name})" for name, column in needed.items() if column not in there]
         if lacks:
             missing = ", ".join(lacks)
             raise self.server.wrong(f"{self._fields.table} has no column {missing}")
-        found = {name: column for name, column in self._known.items() if column in there}
-        if not found:
+        readings = {name: column for name, column in self._known.items() if column in there}
+        if not readings:
             raise self.server.wrong(f"{self._fields.table} has no column of a reading")
-        return found
+        return readings
 
     def _columns(self) -> set[str]:
         names = {"database": self._database, "table": self._table}
-        found = {row[0] for row in self._query(_COLUMNS, names, ["name"])}
-        if not found:
+        columns = {row[0] for row in self._query(_COLUMNS, names, ["name"])}
+        if not columns:
             raise self.server.wrong(
                 f"there is no {self._fields.table}, or the user may not read it"
             )
-        return found
+        return columns
 
     def _by_value(self, hosts: Sequence[Host]) -> dict[str, str]:
         """The name of each host by what the table has for it."""
@@ -256,60 +256,62 @@ class Reader:
         histograms: Mapping[str, Sequence[float]] = MappingProxyType({}),
     ) -> None:
         self._now, self._histograms = now, histograms
-        buckets = (bucket_name(of, n) for of, own in histograms.items() for n in range(len(own)))
+        buckets = (
+            bucket_name(of, n) for of, bounds in histograms.items() for n in range(len(bounds))
+        )
         self._counters = {*counters, *buckets}
         self._last: dict[str, Row] = {}
         self._boots: dict[str, str] = {}
         self.odd: dict[str, str] = {}
 
-    def samples(self, found: Rows) -> Iterator[Sample]:
+    def samples(self, part: Rows) -> Iterator[Sample]:
         """Those of rows that make sense; two rows that are the same are one."""
-        places = {name: place for place, name in enumerate(found.readings, len(_OWN))}
+        places = {name: place for place, name in enumerate(part.readings, len(_OWN))}
         gauges = {name: place for name, place in places.items() if name not in self._counters}
         counters = {name: place for name, place in places.items() if name in self._counters}
-        for row in found.rows:
-            host, time = found.hosts[row[0]], row[1] / 1e6
+        for row in part.rows:
+            host, time = part.hosts[row[0]], row[1] / 1e6
             last = self._last.get(host)
-            problem = self._problem(row, found) or _difference(row, last, found)
+            problem = self._problem(row, part) or _difference(row, last, part)
             if problem:
                 shown = datetime.fromtimestamp(time, timezone.utc).isoformat(
                     timespec="milliseconds"
                 )
                 self.odd.setdefault(host, f"its row of {shown}: {problem}")
             elif row != last:
-                boot = self._boot(host, row, found.has_boot_time)
+                boot = self._boot(host, row, part.has_boot_time)
                 counted = _known(row, counters)
                 for histogram, bounds in self._histograms.items():
                     _unstack(counted, histogram, len(bounds))
                 yield Sample(host, time, boot, row[3], counted, _known(row, gauges))
             self._last[host] = row
 
-    def _problem(self, row: Row, found: Rows) -> str:
+    def _problem(self, row: Row, part: Rows) -> str:
         ahead, boot = row[1] / 1e6 - self._now, row[2]
         if ahead > MOST_AHEAD:
             return f"it is {ahead:.0f} s in the future, so a clock is wrong"
         if type(boot) is not str or not 0 < len(boot) <= _LONGEST_BOOT or not boot.isprintable():
             return "no boot"
-        for name, value in zip(("uptime", *found.readings), row[3:]):
+        for name, value in zip(("uptime", *part.readings), row[3:]):
             if not countable(value) and (value is not None or name == "uptime"):
                 return f"{name} is {value!r}"
         return ""
 
     def _boot(self, host: str, row: Row, has_boot_time: bool) -> str:
-        """The time of a boot is told otherwise when a clock is set: the first one stays."""
-        told = boot_of("", row[1] / 1e6 - row[3]) if has_boot_time else row[2]
+        """The time of a boot changes when a clock is set: the first one stays."""
+        boot = boot_of("", row[1] / 1e6 - row[3]) if has_boot_time else row[2]
         before = self._boots.get(host)
-        if before is None or not is_same_boot(before, told):
-            self._boots[host] = before = told
+        if before is None or not is_same_boot(before, boot):
+            self._boots[host] = before = boot
         return before
 
 
-def _difference(row: Row, last: Row | None, found: Rows) -> str:
+def _difference(row: Row, last: Row | None, part: Rows) -> str:
     """What two rows of one host and time do not agree on."""
     if last is None or row[1] != last[1] or row == last:
         return ""
-    names = (*_OWN, *found.readings)
-    name, one, other = next(own for own in zip(names, last, row) if own[1] != own[2])
+    names = (*_OWN, *part.readings)
+    name, one, other = next(values for values in zip(names, last, row) if values[1] != values[2])
     return f"there are two, with {name} {one!r} and {other!r}"
 
 
@@ -327,6 +329,6 @@ def _unstack(counters: dict[str, float], histogram: str, bounds: int) -> None:
     within = [counters.pop(name, None) for name in names]
     known = [0.0, *(each for each in [*within, total] if each is not None)]
     if bounds and len(known) == bounds + 2 and known == sorted(known):
-        own = [later - each for each, later in zip(known, known[1:])]
-        counters.update(zip([*names, bucket_name(histogram, bounds)], own))
+        inside = [later - each for each, later in zip(known, known[1:])]
+        counters.update(zip([*names, bucket_name(histogram, bounds)], inside))
         counters[histogram] = known[-1]

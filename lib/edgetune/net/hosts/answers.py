@@ -143,11 +143,11 @@ _FINDING = record(
 
 
 def _finding(value: object, where: str) -> dict[str, object]:
-    found = _FINDING(value, where)
-    finding = taken(HostFinding, found)
+    row = _FINDING(value, where)
+    finding = taken(HostFinding, row)
     if finding.measure not in finding.numbers:
         raise HostError(f"{where}.measure: is none of its numbers")
-    return found
+    return row
 
 
 _RESULTS: Mapping[str, Mapping[str, Reader[object]]] = {
@@ -251,27 +251,27 @@ def read_answer(host: str, verb: str, request: Mapping[str, object], raw: bytes)
 def read_result(verb: str, request: Mapping[str, object], result: object) -> dict[str, object]:
     """The result of a verb as every step may read it; HostError names the first wrong field."""
     fields: dict[str, Reader[object]] = {"boot_id": _BOOT_ID, **_RESULTS[verb]}
-    found = record(fields)(result, "result")
+    read = record(fields)(result, "result")
     if verb in ("plan", "verify", "confirm"):
-        _refuse_other_settings(_ids(request.get("settings")), _ids(found["settings"]))
+        _refuse_other_settings(_ids(request.get("settings")), _ids(read["settings"]))
     if verb == "sockets":
-        columns = taken(SocketsAnswer, found).columns
+        columns = taken(SocketsAnswer, read).columns
         if len({len(column) for column in vars(columns).values()}) != 1:
             raise HostError("result.columns: are not of one length")
-    if verb == "ready" and found["ready"] is not request.get("ready"):
+    if verb == "ready" and read["ready"] is not request.get("ready"):
         raise HostError("result.ready: is not what was asked for")
-    return found
+    return read
 
 
 def _ids(settings: object) -> list[str]:
-    return [str(own["id"]) for own in settings] if isinstance(settings, (list, tuple)) else []
+    return [str(row["id"]) for row in settings] if isinstance(settings, (list, tuple)) else []
 
 
 def _refuse_other_settings(asked: list[str], ids: list[str]) -> None:
-    """A setting of which nothing is told is not one that is as wanted."""
-    for own in ids:
-        if own not in asked or ids.count(own) > 1:
-            raise HostError(f"result.settings: {own} was not asked for, or is told twice")
-    for own in asked:
-        if own not in ids:
-            raise HostError(f"result.settings: {own} is missing")
+    """A setting without an answer is not one that is as wanted."""
+    for id_ in ids:
+        if id_ not in asked or ids.count(id_) > 1:
+            raise HostError(f"result.settings: {id_} was not asked for, or is told twice")
+    for id_ in asked:
+        if id_ not in ids:
+            raise HostError(f"result.settings: {id_} is missing")

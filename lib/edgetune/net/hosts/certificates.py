@@ -39,21 +39,21 @@ def blob_of(key: object) -> bytes:
 def read_certificate(line: bytes) -> SSHCertificate:
     """Of ``TYPE BASE64``; ValueError if it is no certificate that can be read."""
     try:
-        found = load_ssh_public_identity(line)
+        certificate = load_ssh_public_identity(line)
     except (ValueError, UnsupportedAlgorithm, InvalidSignature):
         raise ValueError("is no certificate of OpenSSH that can be read") from None
-    if not isinstance(found, SSHCertificate):
+    if not isinstance(certificate, SSHCertificate):
         raise ValueError("is a public key, and no certificate")
-    return found
+    return certificate
 
 
-def check_user(found: SSHCertificate, key: bytes) -> None:
+def check_user(certificate: SSHCertificate, key: bytes) -> None:
     """ValueError says why it logs nobody in with a key (as SSH sends it) now."""
-    if found.type is not _USER:
+    if certificate.type is not _USER:
         raise ValueError("is the certificate of a host, and not of a user")
-    if blob_of(found.public_key()) != key:
+    if blob_of(certificate.public_key()) != key:
         raise ValueError("is not for the key of ssh_key_file")
-    _check_time(found)
+    _check_time(certificate)
 
 
 def check_host(
@@ -68,44 +68,44 @@ def check_host(
     As with OpenSSH a name in it is no pattern.
     """
     size = int.from_bytes(blob[:4], "big")
-    found = read_certificate(blob[4 : 4 + size] + b" " + base64.b64encode(blob))
-    authority = blob_of(found.signature_key())
+    certificate = read_certificate(blob[4 : 4 + size] + b" " + base64.b64encode(blob))
+    authority = blob_of(certificate.signature_key())
     if authority not in authorities:
         raise ValueError("is not by a @cert-authority that known_hosts has for it")
     if authority in revoked:
         raise ValueError("is by an authority that is revoked in known_hosts")
-    _check_signature(found, blob)
-    if blob_of(found.public_key()) != key:
+    _check_signature(certificate, blob)
+    if blob_of(certificate.public_key()) != key:
         raise ValueError("is for another key")
-    if found.type is not _HOST:
+    if certificate.type is not _HOST:
         raise ValueError("is the certificate of a user, and not of a host")
-    if found.critical_options:
-        raise ValueError(f"has options that are not known: {_listed(found.critical_options)}")
-    if name.encode() not in found.valid_principals:
-        names = _listed(found.valid_principals) or "no name"
+    if certificate.critical_options:
+        raise ValueError(f"has options that are not known: {_listed(certificate.critical_options)}")
+    if name.encode() not in certificate.valid_principals:
+        names = _listed(certificate.valid_principals) or "no name"
         raise ValueError(f"is for {names}, and not for {name}")
-    _check_time(found)
+    _check_time(certificate)
 
 
-def _check_signature(found: SSHCertificate, blob: bytes) -> None:
-    authority = found.signature_key()
+def _check_signature(certificate: SSHCertificate, blob: bytes) -> None:
+    authority = certificate.signature_key()
     try:
         # The signature ends a certificate: its type, and as many bytes as the key of RSA has.
         if isinstance(authority, RSAPublicKey):
             before = blob[: -4 - (authority.key_size + 7) // 8]
             if not before.endswith(_RSA_SIGNATURES):
                 raise ValueError("is by SHA-1")
-        found.verify_cert_signature()
+        certificate.verify_cert_signature()
     except (InvalidSignature, UnsupportedAlgorithm, ValueError):
         raise ValueError("has a signature that does not hold") from None
 
 
-def _check_time(found: SSHCertificate) -> None:
+def _check_time(certificate: SSHCertificate) -> None:
     now = clock.wall()
-    if now < found.valid_after:
-        raise ValueError(f"is not valid before {_day(found.valid_after)}")
-    if now >= found.valid_before:
-        raise ValueError(f"expired on {_day(found.valid_before)}")
+    if now < certificate.valid_after:
+        raise ValueError(f"is not valid before {_day(certificate.valid_after)}")
+    if now >= certificate.valid_before:
+        raise ValueError(f"expired on {_day(certificate.valid_before)}")
 
 
 def _day(seconds: int) -> str:

@@ -206,7 +206,7 @@ class _Transport(paramiko.Transport):
 class Jumps:
     """Connections to jump hosts: one to each, begun when it is first needed, and kept.
 
-    What keeps us from one is told of all its hosts for ``_FAILED`` s, and not found out anew for
+    What keeps us from one is the answer for all its hosts for ``_FAILED`` s, not sought anew for
     each of them.
     """
 
@@ -252,9 +252,9 @@ class _Way:
     def transport(self, login: Login) -> paramiko.Transport:
         """The one there is, or a new one: a host is asked again when its jump host rebooted."""
         with self._lock:
-            found = self._client.get_transport() if self._client is not None else None
-            if found is not None and found.is_active():
-                return found
+            transport = self._client.get_transport() if self._client is not None else None
+            if transport is not None and transport.is_active():
+                return transport
             text, until = self._failed
             if clock.monotonic() >= until:
                 try:

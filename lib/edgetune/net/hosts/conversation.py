@@ -21,7 +21,7 @@ BOOTSTRAP = (
     'exec(compile(source, "edgetune-agent", "exec"))\''
 )
 
-# Seconds in which the end of a program is told after the end of its output.
+# Seconds in which the end of a program is reported after the end of its output.
 _END = 1.0
 # A server may have hung up by then on a connection that has yet to log in (LoginGraceTime).
 _WAITED = 15.0

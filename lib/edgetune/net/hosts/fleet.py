@@ -135,8 +135,8 @@ class Fleet:
         if not hosts:
             return {}
         with self._login() as login, self._pool(min(_AT_ONCE, len(hosts))) as pool:
-            found = pool.map(lambda host: lost_connections(login, host, ports), hosts)
-            return {host.name: why for host, why in zip(hosts, found) if why}
+            reasons = pool.map(lambda host: lost_connections(login, host, ports), hosts)
+            return {host.name: why for host, why in zip(hosts, reasons) if why}
 
     @contextmanager
     def asking(self, seats: int = 0) -> Iterator[Ask]:
@@ -163,11 +163,11 @@ class Fleet:
     @contextmanager
     def _login(self, seats: int = 0) -> Iterator[Login]:
         """The login of one call: its key is read anew, its jump hosts are left in the end."""
-        own = self._config
-        key, command = load_login_key(own), own.ssh_command or BOOTSTRAP
+        config = self._config
+        key, command = load_login_key(config), config.ssh_command or BOOTSTRAP
         with Jumps() as jumps:
-            told = (own.ssh_user, command, key, self._known, own.ssh_timeout, jumps)
-            yield Login(*told, BoundedSemaphore(seats) if seats else None)
+            login = (config.ssh_user, command, key, self._known, config.ssh_timeout, jumps)
+            yield Login(*login, seats=BoundedSemaphore(seats) if seats else None)
 
     def _pool(self, most: int, ahead: int = 1) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(min(self._config.ssh_threads * ahead, most))

@@ -16,7 +16,7 @@ from edgetune.net.hosts.helpers import Ask, Question, load, write
 
 def main() -> None:
     """Answer questions until there are no more."""
-    # The process that we help is told of Ctrl-C as well, and says when to end.
+    # The process that we help gets Ctrl-C as well, and says when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers, lock = os.fdopen(os.dup(1), "wb"), threading.Lock()
     os.dup2(2, 1)  # nothing else is written there

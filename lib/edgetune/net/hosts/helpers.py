@@ -63,16 +63,16 @@ def shared(
     cores = min(threads, len(os.sched_getaffinity(0)) if hosts >= FROM else 1)
     each = threads // cores
     ours = threads - each * (cores - 1)
-    with asking(ours if ahead > 1 else 0) as own:
-        yield from _shared(own, config, ours, each, cores - 1, ahead)
+    with asking(ours if ahead > 1 else 0) as here:
+        yield from _shared(here, config, ours, each, cores - 1, ahead)
 
 
 def _shared(
-    own: Ask, config: Config, ours: int, each: int, others: int, ahead: int
+    here: Ask, config: Config, ours: int, each: int, others: int, ahead: int
 ) -> Iterator[Ask]:
     seats: SimpleQueue[Ask] = SimpleQueue()
     for _ in range(ours * ahead):
-        seats.put(own)
+        seats.put(here)
     helpers: list[_Helper] = []
 
     def ask(question: Question) -> HostResult:
@@ -80,7 +80,7 @@ def _shared(
         try:
             return seat(question)
         finally:
-            seats.put(own if getattr(seat, "is_over", False) else seat)
+            seats.put(here if getattr(seat, "is_over", False) else seat)
 
     try:
         for _ in range(others):

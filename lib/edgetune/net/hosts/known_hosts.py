@@ -53,7 +53,7 @@ class KnownHosts:
         self._hashed: list[tuple[bytes, bytes, _Line]] = []
         self._patterns: list[_Line] = []
         self._revoked: set[bytes] = set()
-        self._found: dict[str, list[_Line]] = {}
+        self._by_name: dict[str, list[_Line]] = {}
         for line in _lines(data):
             if line.marker == "@revoked":
                 self._revoked.add(line.blob())
@@ -104,18 +104,18 @@ class KnownHosts:
 
     def _lines_of(self, name: str) -> list[_Line]:
         """Remembered: every line with a hash costs some microseconds."""
-        if name not in self._found:
+        if name not in self._by_name:
             wanted = name.encode()
-            self._found[name] = [
+            self._by_name[name] = [
                 *self._plain.get(name, ()),
                 *(
-                    own
-                    for salt, hash, own in self._hashed
+                    line
+                    for salt, hash, line in self._hashed
                     if hmac.digest(salt, wanted, "sha1") == hash
                 ),
                 *(line for line in self._patterns if _matches(name, line.names)),
             ]
-        return self._found[name]
+        return self._by_name[name]
 
 
 class HostKeys(paramiko.MissingHostKeyPolicy):
@@ -155,15 +155,15 @@ class HostKeys(paramiko.MissingHostKeyPolicy):
         self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey
     ) -> None:
         """Called with every key that a host shows, as the client knows none itself."""
-        own = key.asbytes()
-        if own in self._revoked:
+        plain = key.asbytes()
+        if plain in self._revoked:
             raise paramiko.SSHException("its SSH host key is revoked in known_hosts")
-        if own in self._types:
+        if plain in self._types:
             return
         if key.public_blob is not None and self._authorities:
             blob = key.public_blob.key_blob
             try:
-                check_host(blob, own, self._name, self._authorities, self._revoked)
+                check_host(blob, plain, self._name, self._authorities, self._revoked)
             except ValueError as error:
                 raise paramiko.SSHException(f"its SSH host certificate {error}") from None
         elif self._authorities:

@@ -191,8 +191,8 @@ def mapping(key: Reader[str], reader: Reader[T], most: int = 1_000) -> Reader[di
         if not isinstance(value, dict) or len(value) > most:
             raise _wrong(where, f"a mapping of at most {most} entries", value)
         return {
-            key(own, f"{where}: a name"): reader(each, _below(where, own))
-            for own, each in value.items()
+            key(field, f"{where}: a name"): reader(item, _below(where, field))
+            for field, item in value.items()
         }
 
     return read
@@ -204,12 +204,12 @@ def record(fields: Mapping[str, Reader[object]]) -> Reader[dict[str, object]]:
     def read(value: object, where: str) -> dict[str, object]:
         if not isinstance(value, dict):
             raise _wrong(where, "a mapping", value)
-        for own in fields:
-            if own not in value:
-                raise HostError(f"{where}.{own}: is missing")
+        for field in fields:
+            if field not in value:
+                raise HostError(f"{where}.{field}: is missing")
         return {
-            own: fields[own](each, f"{where}.{own}") if own in fields else each
-            for own, each in value.items()
+            field: fields[field](item, f"{where}.{field}") if field in fields else item
+            for field, item in value.items()
         }
 
     return read

@@ -125,8 +125,8 @@ def load_key(path: Path) -> paramiko.PKey:
     if b"PRIVATE KEY" not in data:
         hint = "; the public key is for ssh_agent" if data.startswith(_PUBLIC) else ""
         raise _wrong("ssh_key_file", path, f"holds no private key{hint}")
-    found = path.stat()
-    if found.st_uid == os.geteuid() and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+    status = path.stat()
+    if status.st_uid == os.geteuid() and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise _wrong("ssh_key_file", path, "others can read it; chmod 600 it")
     for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
         # Each refuses in its own way: a key with a passphrase, of another type, or in part.

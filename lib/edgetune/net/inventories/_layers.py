@@ -65,23 +65,23 @@ class _Layer:
 
 
 class Layers:
-    """The layers of every PoP; ``told`` is what the service ``teller`` tells, entries by PoP.
+    """The layers of every PoP; ``entries`` are those of the service ``teller``, by PoP.
 
     InputError names the file and the field where a layer is none, or a group is not there.
     """
 
     def __init__(
-        self, top: Fields, where: str, told: Mapping[str, Entry] | None = None, teller: str = ""
+        self, top: Fields, where: str, entries: Mapping[str, Entry] | None = None, teller: str = ""
     ) -> None:
         self._where = where
         self._defaults = _mapping(top, "defaults")
         groups = top.inside("groups", {})
         self._groups = {name: _mapping(groups, name) for name, _ in groups.named(NAME)}
         pops = top.inside("pops", {})
-        own = {name: _mapping(pops, name) for name, _ in pops.named(NAME)}
+        written, served = {n: _mapping(pops, n) for n, _ in pops.named(NAME)}, entries or {}
         self._layers = {
-            name: [*self._of_pop(name, own.get(name, {}), pops, (told or {}).get(name), teller)]
-            for name in {**(told or {}), **own}
+            name: [*self._of_pop(name, written.get(name, {}), pops, served.get(name), teller)]
+            for name in {**served, **written}
         }
 
     @property
@@ -94,7 +94,7 @@ class Layers:
         head, _, rest = field.partition(".")
         # One name may be the beginning of another one.
         names = sorted(self._layers, key=len, reverse=True)
-        name = next((own for own in names if f"{rest}.".startswith(f"{own}.")), None)
+        name = next((pop for pop in names if f"{rest}.".startswith(f"{pop}.")), None)
         if head != "pops" or name is None:
             return where, field
         parts = rest[len(name) + 1 :].split(".")
@@ -105,7 +105,7 @@ class Layers:
         return where, field
 
     def _of_pop(
-        self, name: str, own: Entry, pops: Fields, told: Entry | None, teller: str
+        self, name: str, written: Entry, pops: Fields, served: Entry | None, teller: str
     ) -> Iterator[_Layer]:
         """The least first."""
         yield _Layer(self._where, "defaults", self._defaults)
@@ -114,16 +114,16 @@ class Layers:
                 hint = near(group, [*self._groups])
                 raise pops.wrong(f"{name}.groups[{index}]", f"there is no group {group!r}{hint}")
             yield _Layer(self._where, f"groups.{group}", self._groups[group])
-        if told is not None:
-            yield _Layer(teller, f"pops.{name}", told)
-        entry = {field: value for field, value in own.items() if field != "groups"}
+        if served is not None:
+            yield _Layer(teller, f"pops.{name}", served)
+        entry = {field: value for field, value in written.items() if field != "groups"}
         yield _Layer(self._where, f"pops.{name}", entry)
 
 
 def _mapping(fields: Fields, name: str) -> Entry:
     """A mapping below a field; an empty one where there is none."""
     below = fields.inside(name, {})
-    return {own: below.raw(own, None) for own in below.names()}
+    return {field: below.raw(field, None) for field in below.names()}
 
 
 def _entry(pop: str, layers: Sequence[_Layer]) -> Entry:
@@ -139,8 +139,8 @@ def _entry(pop: str, layers: Sequence[_Layer]) -> Entry:
 
 def _each(hosts: Entry, every: Entry) -> Entry:
     return {
-        name: _joined(every, own) if isinstance(own, Mapping) else own
-        for name, own in hosts.items()
+        name: _joined(every, entry) if isinstance(entry, Mapping) else entry
+        for name, entry in hosts.items()
     }
 
 
@@ -161,7 +161,7 @@ def _named(value: Any, pop: str) -> Any:
     if isinstance(value, list):
         return [_named(each, pop) for each in value]
     if isinstance(value, Mapping):
-        return {name: own if name == "hosts" else _named(own, pop) for name, own in value.items()}
+        return {n: item if n == "hosts" else _named(item, pop) for n, item in value.items()}
     return value
 
 
@@ -208,18 +208,18 @@ class HostFields:
         A record may come again, as long as it says the same. InputError where it names no host or
         no PoP, or two records of one name differ.
         """
-        found: dict[str, dict[str, Any]] = {}
+        entries: dict[str, dict[str, Any]] = {}
         for title, record in records:
             entry = {name: self._of(name, record) for name in HOST_FIELDS}
             name, pop = (
                 self._named(where, title, field, entry.pop(field)) for field in ("name", "pop")
             )
-            hosts = found.setdefault(pop, {"hosts": {}})["hosts"]
+            hosts = entries.setdefault(pop, {"hosts": {}})["hosts"]
             host = _nested({field: value for field, value in entry.items() if value is not None})
             if hosts.setdefault(name, host) != host:
                 problem = f"{pop} has two hosts of that name, and they differ"
                 raise InputError(where, f"pops.{pop}.hosts.{name}", problem)
-        return found
+        return entries
 
     def _of(self, name: str, record: Record) -> Any:
         value = at(record, self.paths[name]) if self.paths[name] else None
@@ -247,7 +247,7 @@ def service_of(url: str, where: str, login: Authorization, ca_file: str) -> Json
     from edgetune.net.json_service import JsonService
 
     ends = clock.monotonic() + DEADLINE
-    return JsonService(url, login, ca_file, ends, lambda told: InputError(where, None, told))
+    return JsonService(url, login, ca_file, ends, lambda problem: InputError(where, None, problem))
 
 
 def at(record: Record, path: str) -> Any:
@@ -260,13 +260,13 @@ def at(record: Record, path: str) -> Any:
 
 def _nested(entry: Mapping[str, Any]) -> dict[str, Any]:
     """``bmc.address`` as a mapping; of a host without the address of a BMC there is none."""
-    own = {name: value for name, value in entry.items() if "." not in name}
+    plain = {name: value for name, value in entry.items() if "." not in name}
     bmc = {name[4:]: value for name, value in entry.items() if name.startswith("bmc.")}
-    return {**own, "bmc": bmc} if "address" in bmc else own
+    return {**plain, "bmc": bmc} if "address" in bmc else plain
 
 
 def _url(address: str) -> str:
-    """The URL of a BMC that is told by its address, which may have a prefix length."""
+    """The URL of a BMC that is given by its address, which may have a prefix length."""
     if "://" in address:
         return address
     host = address.partition("/")[0]

@@ -120,7 +120,7 @@ def _read_fails_together(fields: Fields) -> tuple[tuple[str, ...], ...]:
         if not racks:
             raise fields.wrong("fails_together", "is racks, but no host names its rack")
         return tuple(tuple(names) for names in racks.values() if len(names) > 1)
-    found: dict[str, int] = {}
+    group_of: dict[str, int] = {}
     for index, group in enumerate(fields.items("fails_together", [])):
         field = f"fails_together[{index}]"
         if not isinstance(group, (list, tuple)):
@@ -131,19 +131,19 @@ def _read_fails_together(fields: Fields) -> tuple[tuple[str, ...], ...]:
                 problem = f"{word!r} is no host and no rack of the PoP"
                 raise fields.wrong(f"{field}[{number}]", problem)
             for name in names:
-                if name in found:
+                if name in group_of:
                     raise fields.wrong(f"{field}[{number}]", f"{name} is in a group already")
-                found[name] = index
-        if list(found.values()).count(index) < 2:
+                group_of[name] = index
+        if list(group_of.values()).count(index) < 2:
             raise fields.wrong(field, "names fewer than two hosts")
-    groups = sorted({*found.values()})
-    return tuple(tuple(name for name, own in found.items() if own == index) for index in groups)
+    groups = sorted({*group_of.values()})
+    return tuple(tuple(host for host in group_of if group_of[host] == index) for index in groups)
 
 
 def _hosts_and_racks(fields: Fields) -> tuple[list[str], dict[str, list[str]]]:
     """Names of all hosts, and of those of each rack."""
     racks: dict[str, list[str]] = {}
-    named = [(name, own.text("rack", "")) for name, own in fields.inside("hosts").named(NAME)]
+    named = [(name, host.text("rack", "")) for name, host in fields.inside("hosts").named(NAME)]
     for name, rack in named:
         racks.setdefault(rack, []).append(name)
     racks.pop("", None)
@@ -162,7 +162,7 @@ def _twins(where: str, pops: Mapping[str, Pop]) -> dict[str, tuple[str, ...]]:
                 problem = f"there is no PoP {name!r}{near_or_all(name, sorted(pops))}"
                 raise InputError(where, field, problem)
             pairs |= {(pop.name, name), (name, pop.name)}
-    return {own: tuple(sorted(n for o, n in pairs if o == own)) for own in {o for o, _ in pairs}}
+    return {name: tuple(sorted(n for o, n in pairs if o == name)) for name in {o for o, _ in pairs}}
 
 
 def _read_min_in_service(fields: Fields) -> float:
@@ -226,10 +226,10 @@ def _read_all_metrics(fields: Fields) -> list[Metrics]:
     """One source, or a list of them."""
     if not isinstance(fields.raw("metrics", {}), list):
         return [_read_metrics(fields.inside("metrics", {}))]
-    found = [*map(_read_metrics, fields.each("metrics"))]
-    if not found:
+    sources = [*map(_read_metrics, fields.each("metrics"))]
+    if not sources:
         raise fields.wrong("metrics", "is an empty list; leave it out to have hosts sampled by SSH")
-    return found
+    return sources
 
 
 def _read_metrics(fields: Fields) -> Metrics:
@@ -253,9 +253,9 @@ def _read_wing(fields: Fields, wing: str) -> Any:
     return entry.read_entry(fields.inside(wing))
 
 
-def read_own(fields: Fields, own: Mapping[str, Field]) -> dict[str, str]:
+def read_own(fields: Fields, declared: Mapping[str, Field]) -> dict[str, str]:
     """Those that a driver or a metric source has."""
-    return {name: _read_field(fields, name, its) for name, its in own.items()}
+    return {name: _read_field(fields, name, its) for name, its in declared.items()}
 
 
 def _read_field(fields: Fields, name: str, its: Field) -> str:
@@ -365,11 +365,11 @@ def _refuse_shared(where: str, pops: list[Pop]) -> None:
             (f"{path}.hosts.{host.name}", f"{pop.name}/{host.name}", _identities(pop, host))
             for host in pop.hosts
         ]
-        for own, name, identities in every:
+        for place, name, identities in every:
             for field, value, parts in identities:
                 first = owner.setdefault((field, *parts), name)
                 if first != name:
-                    below = own if field == "name" else f"{own}.{field}"
+                    below = place if field == "name" else f"{place}.{field}"
                     raise InputError(where, below, f"{value} is also the {field} of {first}")
 
 
@@ -379,15 +379,15 @@ _Identity = tuple[str, str, "tuple[object, ...]"]
 
 def _identities(pop: Pop, host: Host) -> list[_Identity]:
     """What no other host may have."""
-    found: list[_Identity] = [
+    identities: list[_Identity] = [
         ("name", host.name, (pop.name, host.name.casefold())),
         ("address", host.address, (canonical(host.address), host.port)),
     ]
     # Hosts that steer themselves share no load balancer with those of another PoP.
     own_pop = (pop.name,) if is_on_hosts(pop.load_balancer.driver) else ()
     for place in places(pop.load_balancer):
-        found.append(("server", host.server, (place, *own_pop, host.server.casefold())))
+        identities.append(("server", host.server, (place, *own_pop, host.server.casefold())))
     if host.bmc:
-        own = (canonical_url(host.bmc.address), host.bmc.system)
-        found.append(("bmc.address", host.bmc.address, own))
-    return found
+        system = (canonical_url(host.bmc.address), host.bmc.system)
+        identities.append(("bmc.address", host.bmc.address, system))
+    return identities

@@ -76,11 +76,11 @@ class _Listed:
         """The record of each host of a group, and what names it; ``read`` are paths in it."""
         pop_of = self._pops_by_host(prefix) if prefix else {}
         for name in self._members(limit):
-            own = self._variables.get(name, {})
-            if not isinstance(own, Mapping):
+            variables = self._variables.get(name, {})
+            if not isinstance(variables, Mapping):
                 raise InputError(self.where, f"_meta.hostvars.{name}", "must be a mapping")
             pop = {_POP: pop_of[name]} if name in pop_of else {}
-            record = {_ADDRESS: name, **own, **pop, _NAME: name}
+            record = {_ADDRESS: name, **variables, **pop, _NAME: name}
             for variable in read:
                 if _is_secret(record, variable):
                     problem = "is encrypted by ansible-vault: keep it in a variable that is not"
@@ -88,34 +88,32 @@ class _Listed:
             yield name, record
 
     def _pops_by_host(self, prefix: str) -> dict[str, str]:
-        found: dict[str, str] = {}
+        pops: dict[str, str] = {}
         for group in self._groups:
             for name in self._members(group) if group.startswith(prefix) else ():
                 pop = group[len(prefix) :]
-                if found.setdefault(name, pop) != pop:
-                    problem = (
-                        f"is in {prefix}{found[name]} and in {group}: pop_prefix names one PoP"
-                    )
+                if pops.setdefault(name, pop) != pop:
+                    problem = f"is in {prefix}{pops[name]} and in {group}: pop_prefix names one PoP"
                     raise InputError(self.where, name, problem)
-        return found
+        return pops
 
     def _members(self, group: str) -> dict[str, None]:
         """Names of the hosts of a group and of those below it, each once, in their order."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         seen, left = {group}, [group]
         while left:
             name = left.pop(0)
             # Where a group has nothing, Ansible may list it as a child only.
-            own = self._groups.get(name, {} if name != group else None)
-            if not isinstance(own, Mapping):
+            entry = self._groups.get(name, {} if name != group else None)
+            if not isinstance(entry, Mapping):
                 raise InputError(self.where, name, "there is no group of that name")
-            found.update(dict.fromkeys(_texts(self.where, f"{name}.hosts", own.get("hosts"))))
-            below = _texts(self.where, f"{name}.children", own.get("children"))
+            names.update(dict.fromkeys(_texts(self.where, f"{name}.hosts", entry.get("hosts"))))
+            below = _texts(self.where, f"{name}.children", entry.get("children"))
             left += [child for child in below if child not in seen]
             seen.update(below)
         if group == "all":
-            found.update(dict.fromkeys(map(str, self._variables)))
-        return found
+            names.update(dict.fromkeys(map(str, self._variables)))
+        return names
 
 
 def _plain(value: Any) -> Any:
@@ -142,7 +140,7 @@ def _is_secret(record: Record, path: str) -> bool:
 def _texts(where: str, field: str, value: Any) -> list[str]:
     if value is None:
         return []
-    if not isinstance(value, list) or not all(isinstance(own, str) for own in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise InputError(where, field, "must be a list of texts")
     return value
 

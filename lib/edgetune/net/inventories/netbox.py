@@ -53,8 +53,8 @@ class NetboxInventory(WholeInventory):
     def __init__(self, path: Path) -> None:
         top = Fields(load_yaml(path), str(path))
         netbox = _Netbox(top.inside("source"), str(path))
-        told = netbox.pops()
-        layers = Layers(top, str(path), told, netbox.where)
+        entries = netbox.pops()
+        layers = Layers(top, str(path), entries, netbox.where)
         top.done()
         super().__init__(netbox.where, layers.entries, layers.place)
 
@@ -83,15 +83,15 @@ class _Netbox:
         with service_of(self._url, self.where, self._login, self._ca_file) as service:
             self._refuse_unknown_filters(service)
             devices = self._all(service, _DEVICES, [*self._query, *_SHORT])
-            found = self._hosts.pops(
-                self.where, ((f"device {own.get('id')}", own) for own in devices)
+            entries = self._hosts.pops(
+                self.where, ((f"device {device.get('id')}", device) for device in devices)
             )
-            if self._site_paths and found:
+            if self._site_paths and entries:
                 for site in self._all(service, _SITES, ()):
-                    entry = found.get(str(site.get("slug")), {})
-                    told = {name: at(site, path) for name, path in self._site_paths.items()}
-                    _put(entry, {name: own for name, own in told.items() if own not in (None, "")})
-        return found
+                    entry = entries.get(str(site.get("slug")), {})
+                    fields = ((name, at(site, path)) for name, path in self._site_paths.items())
+                    _put(entry, {name: value for name, value in fields if value not in (None, "")})
+        return entries
 
     def _refuse_unknown_filters(self, service: JsonService) -> None:
         """NetBox leaves a filter out that it does not know: a misspelt one selects every device."""
@@ -117,18 +117,18 @@ class _Netbox:
 
         By ``offset`` one would be missed where another went away between two pages.
         """
-        found: list[Record] = []
+        objects: list[Record] = []
         last = 0
         for _ in range(_MOST_PAGES):
             beyond = [("id__gt", str(last))] if last else []
             asked = [*query, ("ordering", "id"), ("limit", str(_PAGE)), *beyond]
             results, count = self._page(path, service.ask(path, asked))
-            ids = [last, *(own.get("id") for own in results)]
-            if ids != sorted({own for own in ids if isinstance(own, int)}):
+            ids = [last, *(row.get("id") for row in results)]
+            if ids != sorted({number for number in ids if isinstance(number, int)}):
                 raise InputError(self.where, None, f"{path} is not in the order of ids")
-            found += results
+            objects += results
             if len(results) == count:
-                return found
+                return objects
             if not results or len(results) > count:
                 problem = f"{path} counts {count}, and lists {len(results)}"
                 raise InputError(self.where, None, problem)
@@ -141,7 +141,7 @@ class _Netbox:
         count = page.get("count") if isinstance(page, Mapping) else None
         if not isinstance(count, int) or not isinstance(results, list):
             raise InputError(self.where, None, f"{path} answers no list with a count")
-        if not all(isinstance(own, Mapping) for own in results):
+        if not all(isinstance(row, Mapping) for row in results):
             raise InputError(self.where, None, f"{path} answers no list of objects")
         return results, count
 
@@ -166,7 +166,7 @@ def _put(entry: dict[str, Any], fields: Mapping[str, Any]) -> None:
 
 def _read_query(query: Fields) -> list[tuple[str, str]]:
     """Parameters of the list of devices; a list of texts has the parameter several times."""
-    found = []
+    parameters = []
     for name in query.names():
         if name in _OURS:
             raise query.wrong(name, "is for edgetune to say")
@@ -174,8 +174,8 @@ def _read_query(query: Fields) -> list[tuple[str, str]]:
         texts = query.texts(name) if isinstance(value, list) else (str(query.raw(name)),)
         if isinstance(value, (Mapping, bool)) or not texts:
             raise query.wrong(name, "must be a text, a number, or a list of texts")
-        found += [(name, text) for text in texts]
-    return found
+        parameters += [(name, text) for text in texts]
+    return parameters
 
 
 INVENTORY = NetboxInventory

@@ -62,7 +62,7 @@ class PrometheusSdInventory(WholeInventory):
                 listed = [(where, service.ask())]
         else:
             listed = [(str(file), load_yaml(file)) for file in _named(source, files)]
-        records = (own for name, groups in listed for own in _targets(name, groups))
+        records = (record for name, groups in listed for record in _targets(name, groups))
         layers = Layers(top, str(path), fields.pops(where, records), where)
         top.done()
         super().__init__(where, layers.entries, layers.place)
@@ -70,14 +70,14 @@ class PrometheusSdInventory(WholeInventory):
 
 def _named(source: Fields, patterns: tuple[str, ...]) -> list[Path]:
     """The files that patterns mean; each pattern has to mean one."""
-    found: list[Path] = []
+    files: list[Path] = []
     for index, pattern in enumerate(patterns):
         path = Path(pattern)
         named = sorted(path.parent.glob(path.name))
         if not named:
             raise source.wrong(f"files[{index}]", f"there is no file {pattern}")
-        found += [own for own in named if own not in found]
-    return found
+        files += [file for file in named if file not in files]
+    return files
 
 
 def _targets(where: str, groups: Any) -> Iterator[tuple[str, Record]]:

@@ -29,11 +29,11 @@ from edgetune.net.metrics.source import SOON, MetricSource, RememberingSource, t
 from edgetune.site.inventory import Inventory, Pop
 
 NEAR = 150.0
-"""Seconds between samples of two sources that are told as one: half of the longest time between two
+"""Seconds between samples of two sources that become one: half of the longest time between two
 scrapes for which Prometheus still knows a value."""
 
 _LATE = 1.5
-"""A sample is told as of another time by so many times their spacing at most: in a hole of scrapes
+"""A sample is moved to another time by so many times their spacing at most: in a hole of scrapes
 nothing was counted."""
 
 _Rows = tuple[list[float], list[int]]
@@ -43,27 +43,27 @@ def attached(samples: SampleTable, more: SampleTable, near: float = NEAR) -> Sam
     """The samples, oldest first, with the gauges of ``more`` that they lack.
 
     Each sample of ``more`` gives its gauges to the nearest one of the same host, or to the one
-    beside that where another is nearer: sweeps that follow each other soon are told, too. That one
-    is told as of the time of the sweep: hosts have one time then, and as many samples in a slot.
+    beside that where another is nearer: sweeps that follow each other soon are kept, too. That one
+    is moved to the time of the sweep: hosts have one time then, and as many samples in a slot.
     No sample takes what is the nearest of another one, and the order of both stays. So a sweep in a
     hole of the samples is left out, and moves none of those behind it.
 
-    Samples beside one that was given some are left out: so each has all gauges, and none is told
-    twice. Where a source stops to tell, samples without its gauges remain. Samples that are farther
+    Samples beside one that was given some are left out: so each has all gauges, and none counts
+    twice. Where a source goes silent, samples without its gauges remain. Samples that are farther
     apart than ``near`` seconds, or than a host's own are from each other, have nothing to do with
     each other.
     """
     rows = _by_host(samples)
     given = _given(rows, more, near)
     known = {
-        host: [time for time, row in zip(times, own) if row in given]
-        for host, (times, own) in rows.items()
+        host: [time for time, row in zip(times, of_host) if row in given]
+        for host, (times, of_host) in rows.items()
     }
     hosts = samples.hosts
     kept = [
-        row in given or not (own and abs(own[_nearest(own, time)] - time) <= near)
+        row in given or not (taken and abs(taken[_nearest(taken, time)] - time) <= near)
         for row, (host, time) in enumerate(zip(samples.host, samples.time))
-        for own in [known.get(hosts[host], [])]
+        for taken in [known.get(hosts[host], [])]
     ]
     columns = {}
     for name in more.gauge_names():
@@ -75,7 +75,7 @@ def attached(samples: SampleTable, more: SampleTable, near: float = NEAR) -> Sam
     times = array("d", samples.time)
     for row, their_row in given.items():
         times[row] = more.time[their_row]
-    kept = [own and countable(time) for own, time in zip(kept, times)]
+    kept = [is_kept and countable(time) for is_kept, time in zip(kept, times)]
     inside = {name: array("d", compress(column, kept)) for name, column in columns.items()}
     return samples.where(kept).at(array("d", compress(times, kept)), inside)
 
@@ -83,24 +83,24 @@ def attached(samples: SampleTable, more: SampleTable, near: float = NEAR) -> Sam
 def _by_host(samples: SampleTable) -> Mapping[str, _Rows]:
     """The times of each host, and their rows."""
     hosts = samples.hosts
-    found: dict[str, _Rows] = defaultdict(lambda: ([], []))
+    by_host: dict[str, _Rows] = defaultdict(lambda: ([], []))
     for row, (host, time) in enumerate(zip(samples.host, samples.time)):
         if countable(time):
-            times, rows = found[hosts[host]]
+            times, rows = by_host[hosts[host]]
             times.append(time)
             rows.append(row)
-    return found
+    return by_host
 
 
 def _given(rows: Mapping[str, _Rows], more: SampleTable, near: float) -> dict[int, int]:
     """By row that is given gauges, the row of ``more`` that gives them."""
-    found = dict[int, int]()
+    given = dict[int, int]()
     for host, (swept, their_rows) in _by_host(more).items():
-        times, own = rows.get(host, ([], []))
+        times, ours = rows.get(host, ([], []))
         spacing = median(map(sub, times[1:], times)) if len(times) > 1 else math.inf
         places = _Places(times, swept, min(near, _LATE * spacing))
-        found.update((own[place], their_rows[number]) for place, number in places.holder.items())
-    return found
+        given.update((ours[place], their_rows[number]) for place, number in places.holder.items())
+    return given
 
 
 class _Places:
@@ -165,7 +165,7 @@ _Queue = deque[tuple[str, "Pop", RememberingSource]]
 
 
 class PopSamples:
-    """What the sources of each PoP of an inventory told; ``opened`` gives a source by its name.
+    """The samples of the sources of each PoP of an inventory; ``opened`` gives a source by name.
 
     All raise StoreError if the store fails, and SourceError if a source that remembers does. Of a
     PoP that the inventory has lost, the store tells what there is.
@@ -222,15 +222,15 @@ class PopSamples:
         """When each PoP was sampled last, in epoch seconds; none of a PoP without a sample."""
         views = {pop: view for pop in pops if (view := self._views(pop)[0])}
         sources = {pop: self._remembering(view) for pop, view in views.items()}
-        found = self._stored.newest([pop for pop in pops if not sources.get(pop)])
+        stored = self._stored.newest([pop for pop in pops if not sources.get(pop)])
         newest = {pop: source.newest(views[pop]) for pop, source in sources.items() if source}
-        return {**found, **{pop: time for pop, time in newest.items() if time is not None}}
+        return {**stored, **{pop: time for pop, time in newest.items() if time is not None}}
 
     def newest_known(self, pops: Sequence[str]) -> tuple[dict[str, float], dict[str, str]]:
         """The same, and by PoP why its source does not tell.
 
         That hides no other PoP, and keeps none of another server waiting. After SOON seconds no
-        more is asked: all is told within about twice as long.
+        more is asked: all is answered within about twice as long.
         """
         servers: dict[str, _Queue] = {}
         for pop in pops:
@@ -240,13 +240,15 @@ class PopSamples:
                 url = str(view.metrics.fields.get("url", pop))
                 servers.setdefault(url, deque()).append((pop, view, source))
         remembered = {pop for queue in servers.values() for pop, *_ in queue}
-        found, lost = self.newest([pop for pop in pops if pop not in remembered]), dict[str, str]()
+        newest, lost = self.newest([pop for pop in pops if pop not in remembered]), dict[str, str]()
         ends = clock.monotonic() + SOON
         # The first thread of each server comes before the second one of any.
-        turns = [own for number in range(_AT_ONCE) for own in servers.values() if number < len(own)]
+        turns = [
+            turn for number in range(_AT_ONCE) for turn in servers.values() if number < len(turn)
+        ]
         with ThreadPoolExecutor(_MOST_THREADS) as threads:
-            [*threads.map(lambda queue: _ask(queue, ends, found, lost), turns)]
-        return found, lost
+            [*threads.map(lambda queue: _ask(queue, ends, newest, lost), turns)]
+        return newest, lost
 
     def limit(self) -> Limit | None:
         """What the store may hold in all."""
@@ -286,7 +288,7 @@ class PopSamples:
         return source if isinstance(source, RememberingSource) else None
 
 
-def _ask(queue: _Queue, ends: float, found: dict[str, float], lost: dict[str, str]) -> None:
+def _ask(queue: _Queue, ends: float, known: dict[str, float], lost: dict[str, str]) -> None:
     """Ask when PoPs were measured last until none is in the queue of their server; of those that
     are there at ``ends`` nothing is known."""
     while True:
@@ -302,7 +304,7 @@ def _ask(queue: _Queue, ends: float, found: dict[str, float], lost: dict[str, st
         except EdgetuneError as error:
             lost[pop] = str(error)
         else:
-            found.update({} if newest is None else {pop: newest})
+            known.update({} if newest is None else {pop: newest})
 
 
 def _series(pop: str, number: int) -> str:

@@ -32,7 +32,7 @@ MOST_SKEW = 5.0
 _WHOLE = {"dedup": "true", "partial_response": "false", "max_source_resolution": "0s"}
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
-_MOST_TOLD = 300
+_MOST_SHOWN = 300
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class Access(HttpLogin):
 
     def login(self) -> Authorization:
         """The headers of a request; InputError names the field, and never shows a secret."""
-        found = {"X-Scope-OrgID": self.tenant} if self.tenant else {}
+        headers = {"X-Scope-OrgID": self.tenant} if self.tenant else {}
         if self.bearer_token_file and self.username:
             raise InputError("metrics", "username", "is given beside bearer_token_file")
         login = self.authorization("metrics")
-        return Authorization({**found, **login.headers}, login.secrets)
+        return Authorization({**headers, **login.headers}, login.secrets)
 
 
 class TooLarge(SourceError):
@@ -148,14 +148,14 @@ def read_matrix(body: bytes) -> list[Series]:
         raise ValueError(f"answers no success: {error_in(answer) or 'without a reason'}")
     warnings = answer.get("warnings")
     if warnings:
-        raise ValueError(f"warns that its answer is not whole: {_told(warnings)}")
+        raise ValueError(f"warns that its answer is not whole: {_shown(warnings)}")
     if answer.get("isPartial"):
         raise ValueError("says that its answer is partial")
     data = answer.get("data")
     whole = data if isinstance(data, dict) else {}
     kind, rows = whole.get("resultType"), whole.get("result")
     if kind != "matrix" or not isinstance(rows, list):
-        raise ValueError(f"answers {_told(kind)}, and no matrix")
+        raise ValueError(f"answers {_shown(kind)}, and no matrix")
     return [*map(_series, rows)]
 
 
@@ -170,7 +170,7 @@ def error_text(body: bytes) -> str:
 def error_in(answer: Mapping[str, Any]) -> str:
     """The reason in an answer that was read, in one line."""
     parts = [answer.get(key) for key in ("errorType", "error")]
-    return shortened(": ".join(text for text in parts if isinstance(text, str)), _MOST_TOLD)
+    return shortened(": ".join(text for text in parts if isinstance(text, str)), _MOST_SHOWN)
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def _series(row: Any) -> Series:
     try:
         labels, pairs, native = row["metric"], row.get("values", []), row.get("histograms", [])
         # A series may change from one to the other; what is native then stays.
-        pairs = [(time, own["count"]) for time, own in native] if native else pairs
+        pairs = [(time, histogram["count"]) for time, histogram in native] if native else pairs
         times, values = [pair[0] for pair in pairs], [float(pair[1]) for pair in pairs]
-        buckets = [_buckets(own) for _, own in native]
+        buckets = [_buckets(histogram) for _, histogram in native]
         whole = {str}.issuperset(map(type, [*labels, *labels.values()]))
         ordered = times == sorted(times) and {int, float}.issuperset(map(type, times))
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError):
@@ -200,10 +200,10 @@ def _series(row: Any) -> Series:
 
 
 def _buckets(histogram: Mapping[str, Any]) -> list[tuple[float, float, float]]:
-    """Each is told as the rule of its bounds, both of them, and its count."""
+    """Low bound, high bound and count of each; Prometheus sends the rule of its bounds before."""
     buckets = histogram.get("buckets") or ()
     return [(float(low), float(high), float(count)) for _, low, high, count in buckets]
 
 
-def _told(value: object) -> str:
-    return shortened(json.dumps(value), _MOST_TOLD)
+def _shown(value: object) -> str:
+    return shortened(json.dumps(value), _MOST_SHOWN)

@@ -2,7 +2,7 @@
 """Raw samples of hosts in a window of time, asked of Prometheus in parts that stay small.
 
 Of series that Prometheus adds up, such as those of the CPUs of a host, a sum is at each step as the
-last scrape told it, and that is also told for steps long after it. So the time of the last scrape
+last scrape gave it, and that is also the answer for steps long after it. So the time of that scrape
 is asked for, too, of one series of each host. With a step between every two scrapes each scrape has
 its sum, to the last digit.
 """
@@ -36,8 +36,8 @@ from edgetune.net.metrics.scraped import (
     BOOT_TIME,
     LATE,
     Boot,
+    ByName,
     Contradiction,
-    Own,
     Scrapes,
     add_scrapes,
     scrapes_of,
@@ -75,32 +75,36 @@ class HostGroup:
         self._added = _all_added(wanted, matchers)
         self._times = last_scrapes(matchers)
 
-    def read(self, client: Client, start: float, end: float) -> Mapping[str, Own]:
+    def read(self, client: Client, start: float, end: float) -> Mapping[str, ByName]:
         """The series of each host, with all scrapes from LATE before ``start`` until ``end``.
 
         Boots come first: what is scraped while the others are read is no row. SourceError where an
         answer is not whole, or of what was not asked for.
         """
         seconds = math.ceil(end - start + LATE) + 1
-        found = [(own, each) for own, text in self._raw for each in client.raw(text, end, seconds)]
-        boots = [each for _, each in found if each.name == BOOT_TIME]
+        raw = [
+            (asked, each) for asked, text in self._raw for each in client.raw(text, end, seconds)
+        ]
+        boots = [each for _, each in raw if each.name == BOOT_TIME]
         between = [[*map(sub, each.times[1:], each.times)] for each in boots]
-        gaps = [statistics.median(own) for own in between if own]
-        # Between two scrapes there is a step, at which all is as the first one told it.
+        gaps = [statistics.median(spans) for spans in between if spans]
+        # Between two scrapes there is a step, at which all is as in the first one.
         step = max(_SHORTEST, _LESS * min(gaps)) if gaps else end - start
         self.longest = MOST_STEPS * step
         sums = self._sums(client, start, end, step)
-        return self._by_host([*found, *self._dated(client, sums, start, end, step)], end)
+        return self._by_host([*raw, *self._dated(client, sums, start, end, step)], end)
 
-    def read_last(self, client: Client, start: float, end: float, step: float) -> Mapping[str, Own]:
+    def read_last(
+        self, client: Client, start: float, end: float, step: float
+    ) -> Mapping[str, ByName]:
         """The series of each host as the last scrapes before ``end``, and before each ``step``
-        seconds earlier until ``start``, told them. Prometheus knows a scrape for five minutes.
+        seconds earlier until ``start``, gave them. Prometheus knows a scrape for five minutes.
 
         SourceError as for ``read``.
         """
         answers = [
-            (own, each.name, each)
-            for own, text in self._raw
+            (asked, each.name, each)
+            for asked, text in self._raw
             for each in client.steps(text, start, end, step)
         ]
         answers += self._sums(client, start, end, step)
@@ -111,8 +115,8 @@ class HostGroup:
     ) -> list[tuple[str, str, Series]]:
         """How each was asked for, the name of its metric, and the sum by the times of steps."""
         return [
-            (own, name, each)
-            for own, name, text in self._added
+            (asked, name, each)
+            for asked, name, text in self._added
             for each in client.steps(text, start, end, step)
         ]
 
@@ -131,23 +135,23 @@ class HostGroup:
         times = client.steps(self._times, start, end, step) if answers else []
         scraped = {self._key(each): dict(zip(each.times, each.values)) for each in times}
         return [
-            (own, dated(name, each, scraped.get(self._key(each), {})))
-            for own, name, each in answers
+            (asked, dated(name, each, scraped.get(self._key(each), {})))
+            for asked, name, each in answers
         ]
 
     def _key(self, series: Series) -> tuple[str, ...]:
         return self._matcher.values_in(series.labels)
 
-    def _by_host(self, series: Sequence[_Asked], end: float) -> Mapping[str, Own]:
-        found: dict[str, dict[str, list[Series]]] = defaultdict(lambda: defaultdict(list))
-        for own, each in series:
+    def _by_host(self, series: Sequence[_Asked], end: float) -> Mapping[str, ByName]:
+        by_host: dict[str, dict[str, list[Series]]] = defaultdict(lambda: defaultdict(list))
+        for asked, each in series:
             host = self._name_of.get(self._key(each))
             if host is None:
                 raise SourceError(f"{self._where}: answers a series that was not asked for")
             if each.times and each.times[-1] > end + MOST_SKEW:
                 raise SourceError(f"{self._where}: {host} has a sample of the future")
-            found[host][each.name + own].append(each)
-        return found
+            by_host[host][each.name + asked].append(each)
+        return by_host
 
 
 def last_scrapes(matchers: Sequence[str]) -> str:
@@ -167,12 +171,12 @@ def _all_raw(wanted: Sequence[Wanted], hosts: Sequence[str], devices: str) -> li
     for each in wanted:
         if not each.is_added_there:
             names.setdefault(_matchers(each, devices), set()).update(each.series)
-    return [(more, selector(one_of("__name__", own), *hosts, more)) for more, own in names.items()]
+    return [(more, selector(one_of("__name__", of), *hosts, more)) for more, of in names.items()]
 
 
 def _all_added(wanted: Sequence[Wanted], hosts: Sequence[str]) -> list[tuple[str, str, str]]:
     """How each is asked for, the name of its metric, and the expression of its sum."""
-    found = [
+    questions = [
         # Series that differ in other labels stay apart.
         (
             each.asked,
@@ -184,7 +188,7 @@ def _all_added(wanted: Sequence[Wanted], hosts: Sequence[str]) -> list[tuple[str
         for name in each.series
     ]
     # The buckets of a histogram are one question.
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(questions))
 
 
 def _named(name: str, matchers: Sequence[str]) -> str:
@@ -198,10 +202,10 @@ def _matchers(wanted: Wanted, devices: str) -> str:
 
 def dated(name: str, sums: Series, scraped: Mapping[float, float]) -> Series:
     """A sum by the times of its scrapes; ``scraped`` has these by the times it was asked for."""
-    found = {scraped[at]: row for row, at in enumerate(sums.times) if at in scraped}
-    rows, labels = [*found.values()], {**sums.labels, "__name__": name}
+    rows_at = {scraped[at]: row for row, at in enumerate(sums.times) if at in scraped}
+    rows, labels = [*rows_at.values()], {**sums.labels, "__name__": name}
     buckets = [sums.buckets[row] for row in rows] if sums.buckets else []
-    return Series(labels, [*found], [sums.values[row] for row in rows], buckets)
+    return Series(labels, [*rows_at], [sums.values[row] for row in rows], buckets)
 
 
 FIRST, LEAST = 300.0, 30.0
@@ -237,7 +241,7 @@ class PrometheusWindow:
         self._access = access
         self._wanted = [
             replace(each, asked=asked_as(each, devices))
-            for each in read_wanted(catalogue.told_by("prometheus"), catalogue.histograms)
+            for each in read_wanted(catalogue.entries_of("prometheus"), catalogue.histograms)
         ]
         self._gauges = frozenset(catalogue.gauges)
         template = read_host_matcher(matcher)
@@ -278,12 +282,12 @@ class PrometheusWindow:
 
     def newest(self, start: float, end: float) -> Mapping[str, Newest]:
         """The last scrape of each host in a short time."""
-        found: dict[str, Newest] = {}
+        newest: dict[str, Newest] = {}
         with Client(self._access, self.where) as client:
             for group in self._groups:
-                own = group.read(client, start, end)
-                found.update({host: self._last(host, own, start) for host in group.names})
-        return found
+                series = group.read(client, start, end)
+                newest.update({host: self._last(host, series, start) for host in group.names})
+        return newest
 
     def _newest_at(self, client: Client, now: float) -> float | None:
         """When any host was scraped last; SourceError for a scrape of the future.
@@ -292,27 +296,27 @@ class PrometheusWindow:
         which may be another machine (Thanos, Mimir). One that is ahead shows in no answer about the
         past, so the time to come is asked for as well.
         """
-        found = client.steps(f"max({self._last_scrapes})", now, now + AHEAD, AHEAD)
-        newest = max((last for each in found for last in each.values), default=None)
+        last_ones = client.steps(f"max({self._last_scrapes})", now, now + AHEAD, AHEAD)
+        newest = max((last for each in last_ones for last in each.values), default=None)
         if newest is not None and newest > now + MOST_SKEW:
             problem = f"clocks differ by {newest - now:.0f} s or more"
             raise SourceError(f"{self.where}: {problem}: a host was scraped in the future")
         return newest
 
-    def _last(self, host: str, own: Mapping[str, Own], start: float) -> Newest:
+    def _last(self, host: str, series: Mapping[str, ByName], start: float) -> Newest:
         try:
-            found = scrapes_of(host, own.get(host, {}), self._wanted, start)
+            scrapes = scrapes_of(host, series.get(host, {}), self._wanted, start)
         except Contradiction as error:
             return f"{host}: {error}"
-        if not found.times:
+        if not scrapes.times:
             return f"has no scrape of {host} in the last minute, with its {BOOT_TIME}"
-        if found.odd:
-            return f"{host}: {found.odd}, which no host can count"
-        last = {name: column[-1] for name, column in found.readings.items()}
+        if scrapes.odd:
+            return f"{host}: {scrapes.odd}, which no host can count"
+        last = {name: column[-1] for name, column in scrapes.readings.items()}
         known = {name: value for name, value in last.items() if not math.isnan(value)}
         counters = {name: value for name, value in known.items() if name not in self._gauges}
         gauges = {name: value for name, value in known.items() if name in self._gauges}
-        return found.boots[-1], found.uptime[-1], counters, gauges
+        return scrapes.boots[-1], scrapes.uptime[-1], counters, gauges
 
     def _add(
         self, table: SampleTable, client: Client, group: HostGroup, start: float, end: float
@@ -322,21 +326,21 @@ class PrometheusWindow:
         while start < end:
             until = min(start + step, end)
             try:
-                found = group.read(client, start, until)
+                series = group.read(client, start, until)
             except TooLarge as error:
                 step = (until - start) / 4
                 if step < LEAST:
                     problem = f"{error} for {until - start:.0f} s of {len(group.names)} hosts"
                     raise SourceError(f"{problem}; see its matcher in the inventory") from None
                 continue
-            scrapes = self._scrapes(group, found, start, boots)
+            scrapes = self._scrapes(group, series, start, boots)
             add_scrapes(table, scrapes, until if until < end else math.inf, self._gauges)
-            every = (each for own in found.values() for named in own.values() for each in named)
+            every = (each for host in series.values() for named in host.values() for each in named)
             size = max(1, sum(len(each.times) for each in every))
             step = max(LEAST, min(4 * step, step * AT_ONCE / size, group.longest))
             start = until
             # The next part takes their room.
-            del found, scrapes, every
+            del series, scrapes, every
 
     def _add_last(
         self,
@@ -355,29 +359,29 @@ class PrometheusWindow:
             until = min(number + many - 1, last)
             begin, finish = start + step * number, start + step * until
             try:
-                found = group.read_last(client, begin, finish, step)
+                series = group.read_last(client, begin, finish, step)
             except TooLarge as error:
                 many = (until - number + 1) // 4
                 if not many:
                     problem = f"{error} for one moment of {len(group.names)} hosts"
                     raise SourceError(f"{problem}; see its matcher in the inventory") from None
                 continue
-            # A scrape before the step before was told by that one, too.
-            scrapes = self._scrapes(group, found, begin - step, boots)
+            # A scrape before the step before was in the answer of that one, too.
+            scrapes = self._scrapes(group, series, begin - step, boots)
             add_scrapes(table, scrapes, math.inf, self._gauges)
             number = until + 1
-            del found, scrapes
+            del series, scrapes
 
     def _scrapes(
-        self, group: HostGroup, found: Mapping[str, Own], start: float, boots: dict[str, Boot]
+        self, group: HostGroup, series: Mapping[str, ByName], start: float, boots: dict[str, Boot]
     ) -> list[Scrapes]:
         """Those of each host from ``start`` on; ``boots`` are the last ones known until then, and
         until their end after the call."""
         scrapes = []
         for host in group.names:
-            own, before = found.get(host, {}), boots.get(host)
+            of_host, before = series.get(host, {}), boots.get(host)
             try:
-                scrapes.append(scrapes_of(host, own, self._wanted, start, before))
+                scrapes.append(scrapes_of(host, of_host, self._wanted, start, before))
             except Contradiction as error:
                 raise SourceError(f"{self.where}: {host}: {error}") from None
         boots.update({each.host: each.boot for each in scrapes if each.boot})

@@ -51,51 +51,51 @@ def selector(*matchers: str) -> str:
 
 @dataclass(frozen=True)
 class HostMatcher:
-    """How hosts are found among series: each label of ``own`` has the value that name or address
-    of a host make of its template; ``fixed`` are the matchers that are the same for all."""
+    """How hosts are found among series: a label of ``templates`` has the value that its template
+    gives for the name or address of a host; ``fixed`` are the matchers that all hosts share."""
 
-    own: tuple[tuple[str, str], ...]
+    templates: tuple[tuple[str, str], ...]
     fixed: str
 
     def by_labels(self, hosts: Sequence[Host]) -> Mapping[tuple[str, ...], str]:
         """The name of each host by its values of the labels; ValueError where two have the same."""
-        found: dict[tuple[str, ...], str] = {}
+        names: dict[tuple[str, ...], str] = {}
         for host in hosts:
-            values = tuple(_value(template, host) for _, template in self.own)
-            other = found.setdefault(values, host.name)
+            values = tuple(_value(template, host) for _, template in self.templates)
+            other = names.setdefault(values, host.name)
             if other != host.name:
                 labels = ", ".join(
-                    f"{label}={quoted(v)}" for (label, _), v in zip(self.own, values)
+                    f"{label}={quoted(v)}" for (label, _), v in zip(self.templates, values)
                 )
                 raise ValueError(f"{other} and {host.name} are both {labels}")
-        return found
+        return names
 
     def matchers(self, hosts: Sequence[Host]) -> list[str]:
         """Those of the series of these hosts."""
-        own = [
+        templated = [
             one_of(label, [_value(template, host) for host in hosts])
-            for label, template in self.own
+            for label, template in self.templates
         ]
-        return [*own, *filter(None, [self.fixed])]
+        return [*templated, *filter(None, [self.fixed])]
 
     def values_in(self, labels: Mapping[str, str]) -> tuple[str, ...]:
         """What a series has for the labels, as ``by_labels`` has it."""
-        return tuple(labels.get(label, "") for label, _ in self.own)
+        return tuple(labels.get(label, "") for label, _ in self.templates)
 
 
 def read_host_matcher(text: str) -> HostMatcher:
     """A template such as ``instance="{address}:9100", job="node"``; ValueError if it is none."""
-    own, fixed = [], []
+    templates, fixed = [], []
     for label, operator, value in _ONE.findall(text):
         if not _PLACE.search(value):
             fixed.append(f'{label}{operator}"{value}"')
         elif operator == "=" and "\\" not in value:
-            own.append((label, value))
+            templates.append((label, value))
         else:
             raise ValueError(f'{label} has to be written as {label}="...", without a backslash')
-    if not own:
+    if not templates:
         raise ValueError('says no host; write it like instance="{address}:9100"')
-    return HostMatcher(tuple(own), ",".join(fixed))
+    return HostMatcher(tuple(templates), ",".join(fixed))
 
 
 def _value(template: str, host: Host) -> str:
@@ -144,37 +144,37 @@ def read_entry(fields: Fields, limit: float | None) -> dict[str, object]:
         # Prometheus 3 writes 1 as 1.0; earlier versions do not.
         bound = re.escape(f"{limit:g}").replace("\\.", "[.]")
         matchers = ",".join(filter(None, [matchers, f'le=~"{bound}([.]0)?"']))
-    found = {
+    entry = {
         "series": list(series) if isinstance(series, tuple) else series,
         "matchers": matchers,
         "sum": list(fields.texts("sum", (), pattern=_LABEL)),
         "scale": fields.number("scale", None, minimum=_LEAST_SCALE),
         "within": fields.text("within", "", pattern=_SERIES),
     }
-    return {name: value for name, value in found.items() if value not in (None, "", [])}
+    return {name: value for name, value in entry.items() if value not in (None, "", [])}
 
 
 def read_wanted(
     readings: Mapping[str, Mapping[str, object]], histograms: Mapping[str, Sequence[float]]
 ) -> list[Wanted]:
     """Of entries as ``read_entry`` has read them, by reading; ``histograms`` have bounds."""
-    found = [_read(name, Fields(each, "metrics", name)) for name, each in readings.items()]
+    every = [_read(name, Fields(each, "metrics", name)) for name, each in readings.items()]
     return [
         each
-        for own in found
-        for each in (_buckets(own, histograms[own.reading]) if own.reading in histograms else [own])
+        for one in every
+        for each in (_buckets(one, histograms[one.reading]) if one.reading in histograms else [one])
     ]
 
 
-def _buckets(own: Wanted, bounds: Sequence[float]) -> list[Wanted]:
+def _buckets(wanted: Wanted, bounds: Sequence[float]) -> list[Wanted]:
     """A native histogram where its bounds are not given; a classic one has a series for each."""
     if not bounds:
-        return [replace(own, native=True)]
-    named = tuple(f"{name}_bucket" for name in own.series)
-    ends = [*(bound / own.scale for bound in bounds), math.inf]
-    readings = [*(bucket_name(own.reading, n) for n in range(len(bounds))), own.reading]
+        return [replace(wanted, native=True)]
+    named = tuple(f"{name}_bucket" for name in wanted.series)
+    ends = [*(bound / wanted.scale for bound in bounds), math.inf]
+    readings = [*(bucket_name(wanted.reading, n) for n in range(len(bounds))), wanted.reading]
     return [
-        replace(own, reading=reading, series=named, scale=1.0, bound=end)
+        replace(wanted, reading=reading, series=named, scale=1.0, bound=end)
         for reading, end in zip(readings, ends)
     ]
 

@@ -96,8 +96,8 @@ class SqliteSamples(Samples):
     def newest(self, pops: Sequence[str]) -> dict[str, float]:
         query = "SELECT MAX(time) FROM samples WHERE pop = ?"
         with self._database.transaction() as db:
-            found = {pop: db.execute(query, (pop,)).fetchone()[0] for pop in pops}
-        return {pop: float(time) for pop, time in found.items() if time is not None}
+            newest = {pop: db.execute(query, (pop,)).fetchone()[0] for pop in pops}
+        return {pop: float(time) for pop, time in newest.items() if time is not None}
 
     def limit(self) -> Limit | None:
         return None  # a file grows as far as its disk does
@@ -130,8 +130,8 @@ class RedisSamples(Samples):
         for pop in pops:
             pipe.zrevrange(_key(pop), 0, 0, withscores=True)
         with redis_errors():
-            found = pipe.execute()
-        return {pop: rows[0][1] for pop, rows in zip(pops, found) if rows}
+            newest = pipe.execute()
+        return {pop: rows[0][1] for pop, rows in zip(pops, newest) if rows}
 
     def limit(self) -> Limit | None:
         with redis_errors():
@@ -143,7 +143,7 @@ class RedisSamples(Samples):
         """Some at a time: all of a large PoP would not fit into memory.
 
         Each turn begins at the score at which the one before ended. Members may be added and
-        forgotten meanwhile, so none is told by its rank.
+        forgotten meanwhile, so none is named by its rank.
         """
         read: list[str] = []
         while True:
@@ -161,8 +161,8 @@ def _documents(samples: Sequence[Sample]) -> Iterator[tuple[float, str]]:
     by_time: dict[float, list[Sample]] = {}
     for sample in samples:
         by_time.setdefault(sample.time, []).append(sample)
-    for time, own in by_time.items():
-        yield time, json.dumps(SampleTable(own).document())
+    for time, at_once in by_time.items():
+        yield time, json.dumps(SampleTable(at_once).document())
 
 
 def _read(texts: Iterable[str]) -> SampleTable:

@@ -31,7 +31,7 @@ _POPS_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Sampled:
-    """What is told of one host: its ``sample``, or the ``error`` for which there is none.
+    """The answer about one host: its ``sample``, or the ``error`` for which there is none.
 
     ``drift`` are its settings that are not as a standing tuning left them. ``health`` says what
     its service does that does not answer well, ``log`` why its access log was not read, or not all
@@ -55,19 +55,19 @@ class MetricNames(Protocol):
 
     @property
     def counters(self) -> list[str]:
-        """What is kept of the counters of a sample."""
+        """Stored counters."""
 
     @property
     def gauges(self) -> list[str]:
-        """What is kept of its gauges."""
+        """Stored gauges."""
 
     @property
     def histograms(self) -> Mapping[str, Sequence[float]]:
-        """The counters that count what is in the buckets of a histogram, each with the bounds that
-        its buckets have: empty for the usual ones."""
+        """Stored histograms, by their counter, with the bounds of their buckets: empty for the
+        usual ones."""
 
-    def told_by(self, source: str) -> Mapping[str, Mapping[str, object]]:
-        """By reading, where that source has it; without those that it has not."""
+    def entries_of(self, source: str) -> Mapping[str, Mapping[str, object]]:
+        """By reading, its entry for that source; without readings that the source lacks."""
 
 
 class Connections(Protocol):
@@ -79,7 +79,7 @@ class Connections(Protocol):
 
     @property
     def catalogue(self) -> MetricNames:
-        """The metrics whose readings are kept; ``told_by`` says where a source has each."""
+        """The metrics whose readings are kept; ``entries_of`` says where a source has each."""
 
 
 class MetricSource(Protocol):
@@ -88,8 +88,8 @@ class MetricSource(Protocol):
     **A sample** is what one host had counted at one moment. ``metrics.samples.make_sample`` makes
     it, and keeps the ``counters`` of the catalogue, each the total since the boot, and its
     ``gauges``. The counter of a histogram counts all of its requests, and those of its buckets are
-    named by ``agent.vocabulary.buckets``; a bucket that is not told is empty where that counter is
-    told. A name that ends in ``_ms`` is in milliseconds; ``health_failed`` is a share, and
+    named by ``agent.vocabulary.buckets``; a bucket that is not given is empty where that counter is
+    given. A name that ends in ``_ms`` is in milliseconds; ``health_failed`` is a share, and
     every other reading a count. A rate is a difference of counters by a difference of ``uptime``
     (s), so ``uptime`` is that of the moment at which the counters were read. A boot has a
     ``boot_id`` that no other boot of the host has, the same in all of its samples.
@@ -98,7 +98,7 @@ class MetricSource(Protocol):
     never zero. So are health checks (``health_...``) and ``drifted`` where a source cannot tell
     them; others may tell these of the same hosts.
 
-    **Each host that is asked for is told of once.** One that did not answer, answered by half or
+    **Each host that is asked for has one answer.** One that did not answer, answered by half or
     with what no host can count has an error. So has one whose newest reading is older than a
     minute: a value that is remembered is no answer. A source that does not answer at all is the
     error of each of its hosts, and holds up no other PoP. What is wrong on our side, such as a key
@@ -116,7 +116,7 @@ class MetricSource(Protocol):
     @staticmethod
     @abstractmethod
     def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
-        """Where the file of a metric says that the source has a reading, as ``told_by`` gives it.
+        """Where the source has a reading, by the file of its metric; as ``entries_of`` gives it.
 
         ``limit`` is the bound of the bucket that the reading counts, None of any other reading.
         InputError names the field that is wrong.
@@ -162,7 +162,7 @@ class RememberingSource(MetricSource, Protocol):
         ``start``, and until each ``step`` seconds after it, up to ``end``.
 
         The last row of each host before such a moment is enough, and more are no harm. Rows may
-        also be told that are up to RECENT older than it. This asks for one window after the other;
+        also come that are up to RECENT older than it. This asks for one window after the other;
         a source may do better.
         """
         return thinned(partial(self.window, pop), start, end, step, before)
@@ -191,13 +191,13 @@ class AskedByServer(RememberingSource):
         silent: set[str] = set()
         with ExitStack() as stack:
             asked = []
-            for own in of_pop.values():
-                pop = hosts[own[0]]
+            for members in of_pop.values():
+                pop = hosts[members[0]]
                 url = str(pop.metrics.fields["url"])
                 if url not in threads:
                     # One that hangs takes the threads of no other.
                     threads[url] = stack.enter_context(ThreadPoolExecutor(_POPS_AT_ONCE))
-                asked.append(threads[url].submit(self._sampled, pop, own, url, silent))
+                asked.append(threads[url].submit(self._sampled, pop, members, url, silent))
             for each in as_completed(asked):
                 yield each.result()
 
@@ -237,8 +237,8 @@ def thinned(
 
     if step <= 1.5 * before:
         return read(start - before, end)
-    found = SampleTable()
+    table = SampleTable()
     for number in range(math.ceil((end - start) / step) + 1):
         border = start + step * number
-        found.add_table(read(border - before, border))
-    return found
+        table.add_table(read(border - before, border))
+    return table

@@ -45,7 +45,7 @@ class Server:
 
     ``unknown`` is why nobody can tell how the server stands, though it is known by its name: its
     host tells itself, and does not answer. It counts as not serving, which is not "withdrawn".
-    ``told_by_host``: the machine itself told this, so that no other one is behind the server.
+    ``told_by_host``: the machine itself answers this, so that no other one is behind the server.
 
     ``parts`` is what each of several load balancers of a PoP shows, by the name of that part; None
     stands for a server that it should have and lacks. `several` says what the whole is then.
@@ -77,15 +77,15 @@ class Server:
     @property
     def gets_requests(self) -> bool:
         """Whether new requests go to it from any load balancer: without it, others get them."""
-        return any(own.is_serving for own in self._told)
+        return any(view.is_serving for view in self._views)
 
     @property
     def is_back(self) -> bool:
         """Whether it passes its checks, and each load balancer sends it requests, or will do so as
         soon as no better server is left."""
-        each = self._told
-        serves = all(own._may_serve and own.passing and own.idle in ("", BACKUP) for own in each)
-        return serves and not self.lacking
+        views = self._views
+        serve = all(v._may_serve and v.passing and v.idle in ("", BACKUP) for v in views)
+        return serve and not self.lacking
 
     @property
     def is_let_in(self) -> bool:
@@ -93,29 +93,29 @@ class Server:
 
         Nothing is done to an unknown one.
         """
-        servers = [self, *self._told]
-        return not self.unknown and any(not own.withdrawn for own in servers)
+        servers = [self, *self._views]
+        return not self.unknown and any(not view.withdrawn for view in servers)
 
     @property
     def fails_every_check(self) -> bool:
         """Whether no load balancer's check has it up."""
-        return not any(own.up for own in self._told) and not self.up
+        return not any(view.up for view in self._views) and not self.up
 
     @property
     def lacking(self) -> str:
         """The load balancers that lack a server that they should have, or ""."""
-        return ", ".join(name for name, own in self.parts.items() if own is None)
+        return ", ".join(name for name, view in self.parts.items() if view is None)
 
     @property
     def addresses(self) -> Mapping[str, str]:
         """Where load balancers send its requests, by part, if these are several addresses."""
-        addresses = {name: own.address for name, own in self.parts.items() if own is not None}
+        addresses = {name: view.address for name, view in self.parts.items() if view is not None}
         return addresses if len({*addresses.values()}) > 1 else {}
 
     @property
-    def _told(self) -> Sequence[Server]:
-        """What the load balancers show that know it."""
-        return [own for own in self.parts.values() if own is not None] or [self]
+    def _views(self) -> Sequence[Server]:
+        """The server as each load balancer that knows it shows it."""
+        return [view for view in self.parts.values() if view is not None] or [self]
 
     @property
     def _may_serve(self) -> bool:
@@ -144,7 +144,7 @@ class Balancer(Protocol):
     def restore(self, server: str, withdrawn: str = "") -> None:
         """Let new clients come, whoever withdrew the server.
 
-        With ``withdrawn``, a text that ``servers`` told of it before, it is withdrawn in that way.
+        With ``withdrawn``, a text that ``servers`` gave for it before, it is withdrawn in that way.
         That text may be a ``state``, too: then the server stands as it did, be that without
         requests.
         """

@@ -88,15 +88,15 @@ def read_servers(text: str, backend: str) -> dict[str, Server]:
     states_text, between, stats_text = text.partition("\n\n")
     if not between or not stats_text.endswith("\n\n"):
         raise DrainError("cut its answer off")
-    states = _by_name((own.srv_name, own) for own in _states(states_text, backend))
+    states = _by_name((row.srv_name, row) for row in _states(states_text, backend))
     *rows, total = _stats(stats_text[:-2], backend)
-    stats = _by_name((own.svname, own) for own in rows)
+    stats = _by_name((row.svname, row) for row in rows)
     if states.keys() != stats.keys():
         named = ", ".join(sorted(states.keys() ^ stats.keys())[:3])
         raise DrainError(f"names different servers of {backend!r} in its two answers: {named}")
     servers = [_server(name, states[name], stats[name]) for name in stats]
-    waiting = _waiting([(own, stats[own.name]) for own in servers], total)
-    return {own.name: replace(own, idle=BACKUP) if own.name in waiting else own for own in servers}
+    waiting = _waiting([(server, stats[server.name]) for server in servers], total)
+    return {s.name: replace(s, idle=BACKUP) if s.name in waiting else s for s in servers}
 
 
 def _states(text: str, backend: str) -> Iterator[_State]:
@@ -147,11 +147,11 @@ def _taken(row: Mapping[str, str], columns: Sequence[str]) -> Iterator[str]:
 
 
 def _by_name(rows: Iterable[tuple[str, Row]]) -> dict[str, Row]:
-    found: dict[str, Row] = {}
+    by_name: dict[str, Row] = {}
     for name, row in rows:
-        if found.setdefault(name, row) is not row:
+        if by_name.setdefault(name, row) is not row:
             raise DrainError(f"names server {name[:80]!r} twice")
-    return found
+    return by_name
 
 
 def _server(name: str, state: _State, stat: _Stat) -> Server:
@@ -208,12 +208,12 @@ def _waiting(servers: Sequence[tuple[Server, _Stat]], total: _Stat) -> set[str]:
     As long as an active server can be used no backup is; then the first one is, or all. Which one
     of these no column says. It shows in the total weight, which is that of those in use.
     """
-    backups = [(own, stat) for own, stat in servers if _is_backup(stat) and own.is_serving]
+    backups = [(server, stat) for server, stat in servers if _is_backup(stat) and server.is_serving]
     if not backups or _number(total, "act"):
-        return {own.name for own, _ in backups}
+        return {server.name for server, _ in backups}
     (_, first), *others = backups
     all_serve = _number(total, "weight") > _number(first, "weight")
-    return set() if all_serve else {own.name for own, _ in others}
+    return set() if all_serve else {server.name for server, _ in others}
 
 
 def _is_backup(stat: _Stat) -> bool:
@@ -362,7 +362,7 @@ def _shows(server: Server | None, change: str, unanswered: bool) -> bool:
     """Whether a change that HAProxy did not refuse can be seen.
 
     An agent may have set another weight since. Where the configuration has changed, a weight that
-    is told as a number may be its 100% by now.
+    is given as a number may be its 100% by now.
     """
     if server is None:
         return False

@@ -7,9 +7,9 @@ A hook tells its servers as one JSON document::
 
 A server has the fields of ``Server`` up to ``leaving``, and ``idle``. ``name``, ``withdrawn``,
 ``up`` and ``sessions`` have to be there, for what is absent would read as "serves" or "carries
-nothing". ``refuses`` is why a change would be refused. A hook is told to ``withdraw``,
-``isolate`` or ``restore`` a server, and may be told so again. What its document shows then decides
-whether it was done. One that tells the ``weight`` of a server is told to ``weigh`` it, too.
+nothing". ``refuses`` is why a change would be refused. A hook gets the command to ``withdraw``,
+``isolate`` or ``restore`` a server, and may get it again. What its document shows then decides
+whether it was done. One that shows the ``weight`` of a server gets ``weigh``, too.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class HookDriver(DrainDriver):
     _where: str
 
     def servers(self) -> Mapping[str, Server]:
-        return self._told(_deadline())[0]
+        return self._read(_deadline())[0]
 
     def withdraw(self, server: str) -> None:
         deadline = _deadline()
-        known = self._told(deadline)[0]
+        known = self._read(deadline)[0]
         # An isolated server stays as it is.
         if server not in known or not known[server].withdrawn:
             self._do("withdraw", server, deadline, *_OUT)
@@ -64,14 +64,14 @@ class HookDriver(DrainDriver):
 
     def set_weight(self, server: str, weight: int) -> None:
         deadline = _deadline()
-        known = self._told(deadline)[0].get(server)
+        known = self._read(deadline)[0].get(server)
         if known and known.weight is None:
             raise DrainError(f"{self._where}: {server} has no weight that it tells")
         asked = f"of the weight {weight}"
         self._do("weigh", server, deadline, asked, lambda now: now.weight == weight, weight=weight)
 
     def refuses_changes(self) -> str:
-        refusal = self._told(_deadline())[1]
+        refusal = self._read(_deadline())[1]
         return f"{self._where}: {refusal}" if refusal else ""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class HookDriver(DrainDriver):
         weight: int | None = None,
     ) -> None:
         """``asked`` says in words what the server has to show then."""
-        if server not in self._told(deadline)[0]:
+        if server not in self._read(deadline)[0]:
             raise DrainError(f"{self._where}: there is no server {server!r}")
         problem = ""
         try:
@@ -107,7 +107,7 @@ class HookDriver(DrainDriver):
             # It may have been done all the same: what can be seen decides.
             problem = f" ({error})"
         while True:
-            now = self._told(deadline)[0].get(server)
+            now = self._read(deadline)[0].get(server)
             if now and shows(now):
                 return
             if problem or clock.monotonic() + POLL > deadline:
@@ -117,7 +117,7 @@ class HookDriver(DrainDriver):
                 )
             clock.sleep(POLL)
 
-    def _told(self, deadline: float) -> tuple[dict[str, Server], str]:
+    def _read(self, deadline: float) -> tuple[dict[str, Server], str]:
         """Servers by name, and why changes would be refused."""
         try:
             return read_hook(self._asked(deadline))
@@ -134,15 +134,15 @@ def read_hook(document: Any) -> tuple[dict[str, Server], str]:
     InputError names the field that is wrong.
     """
     top = Fields(document, "hook")
-    found: dict[str, Server] = {}
+    servers: dict[str, Server] = {}
     for fields in top.each("servers"):
         server = _server(fields)
-        if server.name in found:
+        if server.name in servers:
             raise fields.wrong("name", f"there are two servers {server.name}")
-        found[server.name] = server
+        servers[server.name] = server
     refuses: str = top.text("refuses", "")
     top.done()
-    return found, refuses
+    return servers, refuses
 
 
 def _server(fields: Fields) -> Server:

@@ -71,9 +71,9 @@ class OnHosts(DrainDriver):
         self._epoch = 0
 
     def under(self, epoch: int) -> DrainDriver:
-        own = copy.copy(self)
-        own._epoch = epoch
-        return own
+        driver = copy.copy(self)
+        driver._epoch = epoch
+        return driver
 
     def servers(self) -> Mapping[str, Server]:
         return {name: answer.server for name, answer in self._look().items()}
@@ -88,11 +88,11 @@ class OnHosts(DrainDriver):
         self._do("restore", server, withdrawn)
 
     def refuses_changes(self) -> str:
-        """Hosts that do not answer are told elsewhere, and may be left out."""
+        """Hosts that do not answer are reported elsewhere, and may be left out."""
         return self.refuses_changes_of(self._agents.servers)
 
     def refuses_changes_of(self, servers: Collection[str]) -> str:
-        refusing = [(name, own.refuses) for name, own in self._look().items() if name in servers]
+        refusing = [(name, host.refuses) for name, host in self._look().items() if name in servers]
         refusals = [f"{name}: {why}" for name, why in refusing if why]
         more = f"; and {len(refusals) - 3} more" if len(refusals) > 3 else ""
         return "; ".join(refusals[:3]) + more

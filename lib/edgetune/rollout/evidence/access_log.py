@@ -30,17 +30,17 @@ def log_problems(context: Context, pop: Pop, hosts: Iterable[Host]) -> dict[str,
 
     Empty for a PoP without one. Hosts that do not answer are not in it.
     """
-    view = next((own for own in pop.views if own.metrics.fields.get("access_log")), None)
+    view = next((seen for seen in pop.views if seen.metrics.fields.get("access_log")), None)
     if view is None:
         return {}
     parts = context.metric_source("hosts").sample(dict.fromkeys(hosts, view), 0)
     return {
         host.name: LogProblem(
-            one_line(own.log)[:_LONGEST], not _OF_REQUESTS.isdisjoint(own.sample.counters)
+            one_line(answer.log)[:_LONGEST], not _OF_REQUESTS.isdisjoint(answer.sample.counters)
         )
         for part in parts
-        for host, own in part.items()
-        if own.sample is not None and own.log
+        for host, answer in part.items()
+        if answer.sample is not None and answer.log
     }
 
 
@@ -51,6 +51,6 @@ def with_reasons(context: Context, pop: Pop, facts: Facts) -> Facts:
     if measured is None:
         return facts
     lost = {host for name in _OF_REQUESTS for host in measured.unread.get(name, {})}
-    found = log_problems(context, pop, [host for host in pop.hosts if host.name in lost])
-    why = {name: own.why for name, own in found.items() if lost}
+    problems = log_problems(context, pop, [host for host in pop.hosts if host.name in lost])
+    why = {name: problem.why for name, problem in problems.items() if lost}
     return replace(facts, measured=replace(measured, why=why))

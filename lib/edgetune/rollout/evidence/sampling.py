@@ -44,7 +44,7 @@ RECENT = 20
 _APART = 2.0
 # How old the newest sample of a PoP with a rollout may be, and likewise in intervals.
 _STALE, _STALE_INTERVALS = 300.0, 3
-# Settings of one host that are told one by one.
+# Settings of one host that are listed one by one.
 _MOST_DRIFT = 50
 _LONGEST_MS = 600_000
 
@@ -93,7 +93,7 @@ class Found:
         self.drift.update(later.drift)
         self.logs.update(later.logs)
 
-    def told(self) -> SampleResult:
+    def result(self) -> SampleResult:
         """The result of an action."""
         lost = f"; no answer from {', '.join(self.errors)}" if self.errors else ""
         adrift = f"; {len(self.drift)} with drift: {', '.join(self.drift)}" if self.drift else ""
@@ -110,7 +110,7 @@ class Found:
 
 
 class Sweep:
-    """What is told of each PoP as its last host is: here nobody keeps it."""
+    """Called for each PoP as its last host has answered: this one keeps nothing."""
 
     def left_out(self, pop: str) -> Mapping[str, str]:
         """Hosts of a PoP that are not asked over SSH this time, each with the reason."""
@@ -120,8 +120,8 @@ class Sweep:
         """Hosts of a PoP that are asked after all others."""
         return ()
 
-    def ended(self, pop: str, told: Mapping[str, Sampled]) -> None:
-        """All of a PoP was told, by host."""
+    def ended(self, pop: str, answers: Mapping[str, Sampled]) -> None:
+        """The answers about all hosts of a PoP, by host."""
 
 
 class SweepOfRule(Sweep):
@@ -152,9 +152,9 @@ class SweepOfRule(Sweep):
     def comes_last(self, pop: str) -> Collection[str]:
         return self._silent[pop].keys()
 
-    def ended(self, pop: str, told: Mapping[str, Sampled]) -> None:
+    def ended(self, pop: str, answers: Mapping[str, Sampled]) -> None:
         silent: dict[str, tuple[int, int]] = {}
-        for host in (host for host, own in told.items() if own.silent):
+        for host in (host for host, answer in answers.items() if answer.silent):
             times, rest = self._silent[pop].get(host, (0, 0))
             silent[host] = (times, 0) if rest else (times + 1, int(times + 1 >= _SILENT))
         beat = Heartbeat(clock.wall(), silent=silent)
@@ -163,14 +163,14 @@ class SweepOfRule(Sweep):
 
 def sample_pops(context: Context, pops: Sequence[str], sweep: Sweep | None = None) -> Found:
     """Take one sample of every host of PoPs."""
-    found = Found()
+    total = Found()
     asked = [context.known_inventory.pop(name) for name in pops]
-    for told in _sweep(context, asked, sweep or Sweep()).values():
-        errors = {host: own.error for host, own in told.items() if own.error}
-        drift = {host: _drift_of(own.drift) for host, own in told.items() if own.drift}
-        logs = {host: own.log for host, own in told.items() if own.log}
-        found.add(Found(told.keys() - errors.keys(), errors, drift, logs))
-    return found
+    for answers in _sweep(context, asked, sweep or Sweep()).values():
+        errors = {host: answer.error for host, answer in answers.items() if answer.error}
+        drift = {host: _drift_of(answer.drift) for host, answer in answers.items() if answer.drift}
+        logs = {host: answer.log for host, answer in answers.items() if answer.log}
+        total.add(Found(answers.keys() - errors.keys(), errors, drift, logs))
+    return total
 
 
 def recent_samples(opened: Record, seconds: float, interval: float) -> SampleTable:
@@ -198,7 +198,7 @@ def spacing(opened: Record, begin: float, end: float) -> float:
     times: dict[int, set[float]] = {}
     for host, time_of_it in zip(samples.host, samples.time):
         times.setdefault(host, set()).add(time_of_it)
-    apart = [_usual_gap(sorted(own)) for own in times.values() if len(own) >= LEAST_SAMPLES]
+    apart = [_usual_gap(sorted(some)) for some in times.values() if len(some) >= LEAST_SAMPLES]
     return statistics.median(apart) if apart else 0.0
 
 
@@ -225,26 +225,27 @@ def measured_since(opened: Record, longest: float) -> float:
     ]
     earliest = max([now - longest, *ended])
     hosts = opened.plan.groups.hosts
-    told = {host: _Told(now) for host in hosts}
+    known = {host: _History(now) for host in hosts}
     until, deadline = now, clock.monotonic() + _PATIENCE
     try:
         while until > earliest and clock.monotonic() < deadline:
             start = max(until - _PART, earliest)
             samples = opened.context.samples.window(opened.head.pop, start, until)
-            _go_back(samples, told, stale_after(options.interval))
+            _go_back(samples, known, stale_after(options.interval))
             # Of a host that does not tell further, nobody looks further.
-            stopped = [own.since for own in told.values() if own.has_ended(start, options.interval)]
+            ends = (host for host in known.values() if host.has_ended(start, options.interval))
+            stopped = [host.since for host in ends]
             earliest, until = max([earliest, *stopped]), start
     except SourceError:
         return now
-    since = max([earliest, until, *(own.since for own in told.values())])
-    booted = any(own.booted for own in told.values())
+    since = max([earliest, until, *(host.since for host in known.values())])
+    booted = any(host.booted for host in known.values())
     return min(now, since + options.warmup * booted)
 
 
 @dataclass
-class _Told:
-    """Since when the samples of one host tell, back from now, and whether a boot ``ended`` that."""
+class _History:
+    """Since when one host has samples, back from now, and whether a boot ``ended`` that."""
 
     since: float
     boot: str = ""
@@ -255,19 +256,19 @@ class _Told:
         return self.ended or self.since > start + stale_after(interval)
 
 
-def _go_back(samples: SampleTable, told: Mapping[str, _Told], gap: float) -> None:
+def _go_back(samples: SampleTable, known: Mapping[str, _History], gap: float) -> None:
     """Follow each host back through a part of its samples, the newest first."""
     hosts, boots = samples.hosts, samples.boots
     rows = sorted(range(len(samples)), key=lambda row: samples.time[row], reverse=True)
     for row in rows:
-        own = told.get(hosts[samples.host[row]])
-        if own is None or own.ended:
+        host = known.get(hosts[samples.host[row]])
+        if host is None or host.ended:
             continue
         boot = boots[samples.boot[row]]
-        own.booted = bool(own.boot) and boot != own.boot
-        own.ended = own.booted or own.since - samples.time[row] > gap
-        if not own.ended:
-            own.since, own.boot = samples.time[row], boot
+        host.booted = bool(host.boot) and boot != host.boot
+        host.ended = host.booted or host.since - samples.time[row] > gap
+        if not host.ended:
+            host.since, host.boot = samples.time[row], boot
 
 
 def _usual_gap(times: Sequence[float]) -> float:
@@ -276,8 +277,8 @@ def _usual_gap(times: Sequence[float]) -> float:
 
 def sample_pop(context: Context, pop: Pop) -> list[Sample]:
     """Take one sample of every host of a PoP, and keep those that there are."""
-    told = _sweep(context, [pop], Sweep())[pop.name].values()
-    return [own.sample for own in told if own.sample is not None]
+    answers = _sweep(context, [pop], Sweep())[pop.name].values()
+    return [answer.sample for answer in answers if answer.sample is not None]
 
 
 def _sweep(context: Context, pops: Sequence[Pop], sweep: Sweep) -> dict[str, dict[str, Sampled]]:
@@ -285,19 +286,19 @@ def _sweep(context: Context, pops: Sequence[Pop], sweep: Sweep) -> dict[str, dic
 
     By PoP and host, in the order of the inventory.
     """
-    told: dict[Host, list[Sampled]] = {}
-    found: dict[str, dict[str, Sampled]] = {}
+    answers: dict[Host, list[Sampled]] = {}
+    ended: dict[str, dict[str, Sampled]] = {}
     left = {pop.name: len(pop.views) * len(pop.hosts) for pop in pops}
     by_name = {pop.name: pop for pop in pops}
     for number in range(max((len(pop.views) for pop in pops), default=0)):
         for name, part in _sweep_by(context, pops, number, sweep):
-            for host, own in part.items():
-                told.setdefault(host, []).append(own)
+            for host, answer in part.items():
+                answers.setdefault(host, []).append(answer)
             left[name] -= len(part)
             if not left[name]:
-                found[name] = {host.name: joined(told[host]) for host in by_name[name].hosts}
-                sweep.ended(name, found[name])
-    return {pop.name: found[pop.name] for pop in pops}
+                ended[name] = {host.name: joined(answers[host]) for host in by_name[name].hosts}
+                sweep.ended(name, ended[name])
+    return {pop.name: ended[pop.name] for pop in pops}
 
 
 def _sweep_by(
@@ -306,9 +307,9 @@ def _sweep_by(
     """By the source of that number of each PoP. PoPs with the same source are sampled at once."""
     views = [pop.views[number] for pop in pops if number < len(pop.views)]
     for name in dict.fromkeys(view.metrics.source for view in views):
-        own = [view for view in views if view.metrics.source == name]
-        pop_of, told = _asked(own, sweep if name == "hosts" else Sweep())
-        yield from told
+        alike = [view for view in views if view.metrics.source == name]
+        pop_of, left_out = _asked(alike, sweep if name == "hosts" else Sweep())
+        yield from left_out
         for part in context.metric_source(name).sample(pop_of, HEALTH_REQUESTS):
             by_pop: dict[str, dict[Host, Sampled]] = {}
             for host, sampled in part.items():
@@ -323,8 +324,8 @@ def _sweep_by(
 def _asked(
     views: Sequence[Pop], sweep: Sweep
 ) -> tuple[dict[Host, Pop], list[tuple[str, dict[Host, Sampled]]]]:
-    """The hosts that are asked, in this order, and by PoP what is told of the others."""
-    first, last, told = [], [], []
+    """The hosts that are asked, in this order, and by PoP the answers about the others."""
+    first, last, unasked = [], [], []
     for view in views:
         out, silent = sweep.left_out(view.name), sweep.comes_last(view.name)
         asked = [host for host in view.hosts if host.name not in out]
@@ -332,30 +333,30 @@ def _asked(
         last += [(host, view) for host in asked if host.name in silent]
         left = [host for host in view.hosts if host.name in out]
         if left:
-            told.append((view.name, {h: Sampled(error=out[h.name], silent=True) for h in left}))
-    return dict([*first, *last]), told
+            unasked.append((view.name, {h: Sampled(error=out[h.name], silent=True) for h in left}))
+    return dict([*first, *last]), unasked
 
 
-def joined(told: Sequence[Sampled]) -> Sampled:
-    """What the sources of a host told, as one: the sample of the first that has one, and gauges of
+def joined(answers: Sequence[Sampled]) -> Sampled:
+    """The answers of a host's sources as one: the sample of the first that has one, and gauges of
     the others that it lacks. It may have errors of the others all the same."""
-    samples = [own.sample for own in told if own.sample is not None]
-    silent = any(own.silent for own in told)
+    samples = [answer.sample for answer in answers if answer.sample is not None]
+    silent = any(answer.silent for answer in answers)
     if not samples:
-        return Sampled(error=_errors(told), silent=silent)
+        return Sampled(error=_errors(answers), silent=silent)
     gauges = {name: value for each in samples[::-1] for name, value in each.gauges.items()}
     return Sampled(
         replace(samples[0], gauges=gauges),
-        error=_errors(told),
-        drift=[row for own in told for row in own.drift],
-        health="; ".join(own.health for own in told if own.health),
-        log="; ".join(own.log for own in told if own.log),
+        error=_errors(answers),
+        drift=[row for answer in answers for row in answer.drift],
+        health="; ".join(answer.health for answer in answers if answer.health),
+        log="; ".join(answer.log for answer in answers if answer.log),
         silent=silent,
     )
 
 
-def _errors(told: Sequence[Sampled]) -> str:
-    return "; ".join(own.error for own in told if own.error)
+def _errors(answers: Sequence[Sampled]) -> str:
+    return "; ".join(answer.error for answer in answers if answer.error)
 
 
 def pops_under_way(context: Context) -> list[str]:
@@ -373,12 +374,12 @@ def pops_under_way(context: Context) -> list[str]:
 
 def _pops_ahead(context: Context) -> set[str]:
     """What cannot be read is not sampled ahead: a baseline is waited for then, as ever."""
-    found: set[str] = set()
+    pops: set[str] = set()
     for key, text in context.store.list(ahead_key("")).items():
         with suppress(RefusedError):
-            own = read_ahead(key, text)
-            found.update(own.pops if clock.wall() < own.until else [])
-    return found
+            ahead = read_ahead(key, text)
+            pops.update(ahead.pops if clock.wall() < ahead.until else [])
+    return pops
 
 
 def _drift_of(rows: Sequence[Drift]) -> list[Drift | str]:
@@ -485,12 +486,12 @@ def _bytes_of(context: Context, pop: Pop, retention: float, interval: float) -> 
 def bucket_counters(pop: Pop, metrics: MetricNames) -> list[str]:
     """The counters of the buckets that hosts of a PoP tell of their access log, for requests of up
     to ten minutes."""
-    own = pop.views[0].metrics.fields
-    if not own.get("access_log"):
+    fields = pop.views[0].metrics.fields
+    if not fields.get("access_log"):
         return []
-    told = LogFormat(own["log_format"]).none().keys() & metrics.histograms.keys()
+    counters = LogFormat(fields["log_format"]).none().keys() & metrics.histograms.keys()
     last = bucket_of(_LONGEST_MS)
-    return [bucket_name(name, number) for name in sorted(told) for number in range(last + 1)]
+    return [bucket_name(name, number) for name in sorted(counters) for number in range(last + 1)]
 
 
 def memory_text(context: Context, pop: Pop) -> str:
@@ -498,10 +499,10 @@ def memory_text(context: Context, pop: Pop) -> str:
     fleet = [context.inventory.pop(name) for name in context.inventory.pop_names()]
     kept = duration(context.config.sample_retention)
     try:
-        own, all_pops = (megabytes(most_bytes(context, pops)) for pops in ([pop], fleet))
+        of_pop, all_pops = (megabytes(most_bytes(context, pops)) for pops in ([pop], fleet))
     except EdgetuneError as error:
         return f"how much memory they take is not known: {error}"
-    return f"{kept} of them take at most {own}, and of all PoPs {all_pops}"
+    return f"{kept} of them take at most {of_pop}, and of all PoPs {all_pops}"
 
 
 def megabytes(number: int) -> str:
@@ -511,14 +512,14 @@ def megabytes(number: int) -> str:
 
 def _faster(context: Context) -> dict[str, list[float]]:
     """By PoP, the intervals of rollouts under way that are shorter than the rule's."""
-    found: dict[str, list[float]] = {}
+    intervals: dict[str, list[float]] = {}
     for head in (head for head in living_heads(context) if head.state not in ENDED):
         # A damaged plan stops its own rollout, and nobody samples for that.
         with suppress(RefusedError):
             interval = load_plan(context, head.plan).options.interval
             if interval < SAMPLED_EVERY:
-                found.setdefault(head.pop, []).append(interval)
-    return found
+                intervals.setdefault(head.pop, []).append(interval)
+    return intervals
 
 
 # A float of 8 bytes, in base64.

@@ -16,7 +16,7 @@ from edgetune.base.addresses import canonical
 from edgetune.base.documents.host import HostFacts
 from edgetune.base.documents.plan import Proof
 from edgetune.base.names import listed
-from edgetune.net.bmc.identity import told_uuid
+from edgetune.net.bmc.identity import uuid_of
 from edgetune.net.traffic import Server
 from edgetune.site.inventory import UNTOLD, Host, Pop
 
@@ -40,7 +40,7 @@ def prove_machines(
             problems.setdefault(host.name, problem)
         by = BY_INTERFACE if owners.get(address) == [host.name] else BY_INVENTORY
         by = BY_HOST if server.told_by_host else by
-        proofs[host.name] = Proof(address, by, told_uuid(vars(facts[host.name].machine)))
+        proofs[host.name] = Proof(address, by, uuid_of(vars(facts[host.name].machine)))
     return proofs, {**_unprovable(pop, proofs), **_sent_twice(hosts, servers, proofs), **problems}
 
 
@@ -57,7 +57,7 @@ def is_another(
     what speaks against a host counts: a host that lost an address is still to be restored.
     """
     address, own = _canonical(server.address), _own_addresses(facts)
-    uuid, known = told_uuid(vars(facts.machine)), planned.uuid if planned else ""
+    uuid, known = uuid_of(vars(facts.machine)), planned.uuid if planned else ""
     if known and uuid != known and not (way_back and not uuid):
         return f"{host.address} leads to machine {uuid or 'without UUID'}, not {known}"
     by_interface = planned is None or planned.proven_by == BY_INTERFACE

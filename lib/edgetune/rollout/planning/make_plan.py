@@ -107,7 +107,7 @@ def _requests_of(pop: Pop, metrics: Catalogue) -> dict[str, Metric]:
 
 def _told(view: Pop, metrics: Catalogue) -> Collection[str]:
     """The readings that a source of a PoP has; of an access log, what its format has."""
-    told = metrics.told_by(view.metrics.source)
+    told = metrics.entries_of(view.metrics.source)
     if view.metrics.source != "hosts":
         return told
     own = view.metrics.fields
@@ -128,7 +128,7 @@ def refuse_untold_by_system(
     """
     if {view.metrics.source for view in pop.views} != {"hosts"}:
         return
-    told = metrics.told_by("hosts")
+    told = metrics.entries_of("hosts")
     for system in sorted({*systems.values()} & {*SIDES}):
         lacking = [
             name
@@ -278,7 +278,7 @@ def _mixed(context: Context, made: Plan, systems: Mapping[str, str]) -> list[Fin
     own = sorted({systems[name] for name in made.groups.hosts})
     if len(own) < 2:
         return []
-    told = context.catalogue.told_by("hosts")
+    told = context.catalogue.entries_of("hosts")
     apart = {name for name, entry in told.items() if entry.get("freebsd", ALIKE) != ALIKE}
     metrics = [
         name for name in made.metrics if apart.intersection(context.catalogue[name].readings)

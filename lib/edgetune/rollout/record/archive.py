@@ -50,7 +50,7 @@ AT_ONCE = 25
 """How many are moved as a rollout begins; the sweep moves the others."""
 SWEPT_AT_ONCE = 100
 MOST_STANDING = 50
-"""How many rollouts of a PoP are told that stand, and the newest of each tuning."""
+"""How many standing rollouts of a PoP are kept, and the newest of each tuning."""
 _TTL = 60.0
 _LONGEST = 300
 
@@ -78,7 +78,7 @@ def _read_again(context: Context, pop: str) -> Past | None:
 def tried_before(context: Context, pop: str, tuning: str) -> Tried | None:
     """The newest rollout of a tuning on a PoP that was taken back; None without one."""
     heads, _ = read_living_heads(context, pop)
-    # Afterwards: what leaves in between is told there already.
+    # Afterwards: what leaves in between is there already.
     past = past_of(context, pop)
     return _tried(heads, past.tried if past else {}).get(tuning)
 
@@ -86,15 +86,15 @@ def tried_before(context: Context, pop: str, tuning: str) -> Tried | None:
 def _tried(
     heads: Iterable[Head], before: Mapping[str, Tried] = MappingProxyType({})
 ) -> dict[str, Tried]:
-    found = {**before}
+    tried = {**before}
     for head in sorted(heads, key=_end):
         if head.state in PROMOTED:
             # It was tried again, and stood.
-            found.pop(head.tuning, None)
-        own = _taken_back(head)
-        if own and (head.tuning not in found or own.at >= found[head.tuning].at):
-            found[head.tuning] = own
-    return found
+            tried.pop(head.tuning, None)
+        last = _taken_back(head)
+        if last and (head.tuning not in tried or last.at >= tried[head.tuning].at):
+            tried[head.tuning] = last
+    return tried
 
 
 def _taken_back(head: Head) -> Tried | None:
@@ -103,7 +103,7 @@ def _taken_back(head: Head) -> Tried | None:
     What its look found counts where that, or a person who looked at it, took the rollout back.
     """
     stays = runs(head.history)
-    states = [own[0].state for own in stays]
+    states = [stay[0].state for stay in stays]
     if head.state != "rolled_back" or not {State.CHANGING, State.ROLLING_BACK} <= {*states}:
         return None
     first = states.index(State.ROLLING_BACK)
@@ -144,13 +144,13 @@ def _counted(
         past = read_past(pop, text)
     if past is None or past.tallies is None:
         copies = read_archived_heads(context, pop)[0]
-        return _tallies({}, [*living, *(own for own in copies if own.id not in epochs)], steps)
+        return _tallies({}, [*living, *(copy for copy in copies if copy.id not in epochs)], steps)
     copies = _copies(context, [name for name in past.moving if name not in epochs])
     known = _copies(context, [name for name in epochs if _is_counted(past, name)])
     # To take one up again is a new epoch: one with the same has moved since it was read.
-    moved = [own.id for own in known if own.epoch == epochs[own.id]]
+    moved = [copy.id for copy in known if copy.epoch == epochs[copy.id]]
     fresh = [head for head in living if head.id not in moved]
-    again = [own for own in known if own.id not in moved]
+    again = [copy for copy in known if copy.id not in moved]
     return _tallies(past.tallies, [*copies, *fresh], steps, again)
 
 
@@ -161,8 +161,8 @@ def _is_counted(past: Past, rollout: str) -> bool:
 
 def _copies(context: Context, rollouts: Iterable[str]) -> list[Head]:
     """Those that lie in the archive and can be read."""
-    found = (archived_head(context, name) for name in rollouts)
-    return [head for head in found if head is not None]
+    heads = (archived_head(context, name) for name in rollouts)
+    return [head for head in heads if head is not None]
 
 
 def _tallies(
@@ -172,12 +172,12 @@ def _tallies(
     again: Iterable[Head] = (),
 ) -> dict[str, Tally]:
     """With some rollouts counted, and without those that are counted at another place ``again``."""
-    found, now = deepcopy({**before}), clock.wall()
+    tallies, now = deepcopy({**before}), clock.wall()
     for head in heads:
-        _count(found.setdefault(head.tuning, Tally()), head, steps, now)
+        _count(tallies.setdefault(head.tuning, Tally()), head, steps, now)
     for head in again:
-        found.setdefault(head.tuning, Tally()).count(head, now, -1)
-    return found
+        tallies.setdefault(head.tuning, Tally()).count(head, now, -1)
+    return tallies
 
 
 def _count(tally: Tally, head: Head, steps: Mapping[str, StepsTaken], now: float) -> None:
@@ -188,11 +188,11 @@ def _count(tally: Tally, head: Head, steps: Mapping[str, StepsTaken], now: float
 
 def _steps_taken(context: Context, start: str) -> dict[str, StepsTaken]:
     """By the ids of rollouts that begin so. One that cannot be read counts as one that is gone."""
-    prefix, found = steps_key(""), {}
+    prefix, taken = steps_key(""), {}
     for key, text in context.store.list(steps_key(start)).items():
         with suppress(RefusedError):
-            found[key[len(prefix) :]] = read_steps(key[len(prefix) :], text)
-    return found
+            taken[key[len(prefix) :]] = read_steps(key[len(prefix) :], text)
+    return taken
 
 
 def has_past(context: Context) -> bool:
@@ -206,45 +206,45 @@ def what_stands(
     """By PoP, and by the rollout that is complete; ``living`` are the heads outside the archive,
     which were read before, as were those that are ``unreadable``."""
     prefix = past_key("")
-    found: dict[str, dict[str, Standing]] = {}
+    standing: dict[str, dict[str, Standing]] = {}
     for key, text in context.store.list(prefix).items():
         pop = key[len(prefix) :]
         try:
             past: Past | None = read_past(pop, text)
         except RefusedError:
             past = _read_again(context, pop)
-        found[pop] = {**past.standing} if past else {}
+        standing[pop] = {**past.standing} if past else {}
     for head in living:
-        found[head.pop] = _standing([head], found.get(head.pop, {}))
+        standing[head.pop] = _standing([head], standing.get(head.pop, {}))
     for each in unreadable:
         if each.state == "complete":
             # What the archive holds of the PoP may tell more of it.
-            found.setdefault(each.pop, {}).setdefault(each.id, Standing())
-    return {pop: own for pop, own in sorted(found.items()) if own}
+            standing.setdefault(each.pop, {}).setdefault(each.id, Standing())
+    return {pop: by_rollout for pop, by_rollout in sorted(standing.items()) if by_rollout}
 
 
 def _standing(
     heads: Iterable[Head], before: Mapping[str, Standing] = MappingProxyType({})
 ) -> dict[str, Standing]:
-    found = {**before}
+    standing = {**before}
     for head in heads:
-        found.pop(head.id, None)
+        standing.pop(head.id, None)
         if head.state == "complete":
             seen = head.verdict
             since = runs(head.history)[-1][0].at if head.history else head.created
             ratio = (seen.metric, seen.ratio) if seen and seen.ratio is not None else ("", None)
-            found[head.id] = Standing(head.tuning, since, *ratio)
-    in_turn = sorted(found.items(), key=lambda row: row[1].at)
-    # Of a tuning that stands in many versions, the oldest need not be told.
-    newest = {own.tuning: id for id, own in in_turn}.values()
+            standing[head.id] = Standing(head.tuning, since, *ratio)
+    in_turn = sorted(standing.items(), key=lambda row: row[1].at)
+    # Of a tuning that stands in many versions, the oldest need not be kept.
+    newest = {one.tuning: id for id, one in in_turn}.values()
     recent = [id for id, _ in in_turn[-MOST_STANDING:]]
-    return {id: own for id, own in in_turn if id in recent or id in newest}
+    return {id: one for id, one in in_turn if id in recent or id in newest}
 
 
 def largest_epoch(context: Context, pop: str) -> int:
     """The largest epoch of the rollouts of a PoP, 0 without any: a new one has to be larger."""
     heads, unreadable = read_living_heads(context, pop)
-    # Afterwards: what leaves in between is told there already.
+    # Afterwards: what leaves in between is there already.
     past = past_of(context, pop)
     every: list[Head | Unreadable] = [*heads, *unreadable]
     return max([past.epoch if past else 0, *(each.epoch for each in every)])
@@ -294,7 +294,7 @@ def _count_one(context: Context, busy: Container[str]) -> None:
                 heads, _ = read_archived_heads(context, pop)
                 past = replace(known, tallies=_tallies({}, heads, steps)).document()
                 _write(context, pop, claim, _TTL, key, past)
-                _forget_steps(context, pop, claim, _TTL, steps.keys() & {own.id for own in heads})
+                _forget_steps(context, pop, claim, _TTL, steps.keys() & {head.id for head in heads})
                 return
 
 
@@ -378,8 +378,8 @@ def _move(context: Context, pop: str, ended: Sequence[Head], claim: Claim, ttl: 
     if arrived != past:
         _write(context, pop, claim, ttl, past_key(pop), arrived.document())
     if arrived.tallies is not None:
-        told = {*past.moving, *(before.moving if before else ())} - {*arrived.moving}
-        _forget_steps(context, pop, claim, ttl, steps.keys() & told)
+        arrived_ids = {*past.moving, *(before.moving if before else ())} - {*arrived.moving}
+        _forget_steps(context, pop, claim, ttl, steps.keys() & arrived_ids)
     return len(ended)
 
 
@@ -428,7 +428,7 @@ def past_with(past: Past, ended: Sequence[Head], steps: Mapping[str, StepsTaken]
 
 def _fell(head: Head) -> bool:
     """Whether its tuning stood, and does no more."""
-    return head.state != "complete" and any(own.state == "complete" for own in head.history)
+    return head.state != "complete" and any(entry.state == "complete" for entry in head.history)
 
 
 def _write(

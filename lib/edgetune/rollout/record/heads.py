@@ -4,7 +4,7 @@
 What has ended leaves for the archive (``archive``). So what is under way is read at the same cost
 however many have ended; who needs those asks for all heads, or for one by its id.
 
-A record that cannot be read is named, told, and out of the way of all others. The id of a rollout
+A record that cannot be read is named, shown, and out of the way of all others. The id of a rollout
 begins with the name of its PoP, so the key tells the PoP whatever the text has become. No rollout
 begins on that PoP until the record is put right, or a person releases it. A key that tells no PoP
 is not one of ours: it keeps every PoP. Rollouts under way go on in any case.
@@ -63,8 +63,8 @@ class Unreadable:
 
     def may_stand_on(self, head: Head) -> bool:
         """Whether it can be a later rollout of the same PoP that was not taken back."""
-        own, other = ID.fullmatch(self.id), ID.fullmatch(head.id)
-        earlier = own is not None and other is not None and own[2] < other[2]
+        ours, other = ID.fullmatch(self.id), ID.fullmatch(head.id)
+        earlier = ours is not None and other is not None and ours[2] < other[2]
         return self.may_be_on(head.pop) and self.state != "rolled_back" and not earlier
 
 
@@ -119,17 +119,17 @@ def archived_head(context: Context, rollout: str) -> Head | None:
     """That in the archive, be it that it lies among the living, too; None where none can be
     read."""
     text = context.store.get(archive_key(rollout))
-    found = None if text is None else _head_of(rollout, text, True)
-    return found if isinstance(found, Head) else None
+    head = None if text is None else _head_of(rollout, text, True)
+    return head if isinstance(head, Head) else None
 
 
 def _living_texts(context: Context, pop: str) -> dict[str, str]:
-    found = _texts(context, head_key(""), pop)
+    texts = _texts(context, head_key(""), pop)
     for name in context.strays if pop else ():
         text = context.store.get(head_key(name))
         if text is not None:
-            found[name] = text
-    return found
+            texts[name] = text
+    return texts
 
 
 def _texts(context: Context, prefix: str, pop: str) -> dict[str, str]:
@@ -151,11 +151,11 @@ def _read(
     unreadable: list[Unreadable] = []
     for texts in (living, archived):
         for name, text in texts.items():
-            found = _head_of(name, text, texts is archived)
-            if isinstance(found, Head):
-                heads += [found] if pop in ("", found.pop) else []
-            elif not pop or found.may_be_on(pop):
-                unreadable.append(found)
+            read = _head_of(name, text, texts is archived)
+            if isinstance(read, Head):
+                heads += [read] if pop in ("", read.pop) else []
+            elif not pop or read.may_be_on(pop):
+                unreadable.append(read)
     return sorted(heads, key=lambda head: head.created), unreadable
 
 
@@ -181,9 +181,9 @@ def _unreadable(rollout: str, text: str, why: str, archived: bool) -> Unreadable
         document = read_document(head_key(rollout), text)
     except DamagedError:
         return Unreadable(rollout, pop, why, text, archived=archived)
-    told = document.get("epoch")
-    if type(told) is int and 0 <= told <= LARGEST_EPOCH:
-        epoch = told
+    written = document.get("epoch")
+    if type(written) is int and 0 <= written <= LARGEST_EPOCH:
+        epoch = written
     if is_other_schema(document.get("schema")):
         state = str(document.get("state", ""))
         pop = pop or str(document.get("pop", ""))

@@ -39,8 +39,8 @@ def pop_for_plan(context: Context, name: str) -> Pop:
     ``inventory_shrink`` permits are gone since.
     """
     kept = kept_inventory(context.store)
-    found = inventory_for_plans(context, kept)
-    pop = found.pop(name)
+    read = inventory_for_plans(context, kept)
+    pop = read.pop(name)
     if kept is not None and name in kept.pops:
         before = _readable(kept, context, name)
         takes = f"{command('accept_inventory', pop=name)} takes it as it is now"
@@ -65,23 +65,23 @@ def inventory_for_plans(context: Context, kept: inventory.KeptInventory | None) 
         # All of it was read, and is kept.
         context.inventory = SplitInventory(context.config, context.store, kept)
         return context.inventory
-    found = open_inventory(context.config)
-    _keep(context, found, kept)
-    context.inventory = found
-    return found
+    read = open_inventory(context.config)
+    _keep(context, read, kept)
+    context.inventory = read
+    return read
 
 
 def whole_inventory(context: Context) -> Inventory:
     """All PoPs for the plans of a campaign; RefusedError where one is gone that is kept."""
     kept = kept_inventory(context.store)
-    found = inventory_for_plans(context, kept)
-    gone = sorted(set(kept.pops) - set(found.pop_names())) if kept else []
+    read = inventory_for_plans(context, kept)
+    gone = sorted(set(kept.pops) - set(read.pop_names())) if kept else []
     if gone and context.config.inventory_shrink < 1:
         raise RefusedError(
             f"the inventory lost the PoP {listed(gone)} since it was read last: "
             f"{command('accept_inventory', pop=gone[0])} takes it as it is now"
         )
-    return found
+    return read
 
 
 def accept(context: Context, pop: str) -> tuple[Inventory, list[inventory.PopChange]]:
@@ -90,25 +90,25 @@ def accept(context: Context, pop: str) -> tuple[Inventory, list[inventory.PopCha
     Returns the inventory, and how it differs from what was kept.
     """
     kept = readable_index(context.store)
-    found, changes = compared(context, pop)
-    _keep(context, found, kept, [change.pop for change in changes])
-    return found, changes
+    read, changes = compared(context, pop)
+    _keep(context, read, kept, [change.pop for change in changes])
+    return read, changes
 
 
 def compared(context: Context, pop: str) -> tuple[Inventory, list[inventory.PopChange]]:
     """The inventory as its source tells it now, and how it differs from what is kept of a PoP, or
     of all. InputError where neither knows the PoP."""
-    kept, found = readable_index(context.store), open_inventory(context.config)
-    told = found.pop_names()
-    known = {*(kept.pops if kept else ()), *told}
+    kept, read = readable_index(context.store), open_inventory(context.config)
+    names = read.pop_names()
+    known = {*(kept.pops if kept else ()), *names}
     if pop and pop not in known:
-        found.pop(pop)
+        read.pop(pop)
     changes = []
     for name in sorted({pop} if pop else known):
-        old, new = _readable(kept, context, name), found.pop(name) if name in told else None
+        old, new = _readable(kept, context, name), read.pop(name) if name in names else None
         if old != new or old is None:
             changes.append(_change(name, old, new))
-    return found, changes
+    return read, changes
 
 
 def keep_entry(context: Context, plan: str, pop: str) -> None:
@@ -137,7 +137,7 @@ def pop_of_rollout(context: Context, plan: str, name: str) -> Pop:
 
 def _keep(
     context: Context,
-    found: Inventory,
+    read: Inventory,
     kept: inventory.KeptInventory | None,
     accepted: Iterable[str] = (),
 ) -> None:
@@ -147,21 +147,21 @@ def _keep(
     """
     pops = dict(kept.pops) if kept else {}
     all_may_go = context.config.inventory_shrink == 1
-    for name in {*accepted, *(set(pops) - set(found.pop_names()) if all_may_go else ())}:
+    for name in {*accepted, *(set(pops) - set(read.pop_names()) if all_may_go else ())}:
         pops.pop(name, None)
-    told = {name: inventory.digest_of_entry(found.entry(name)) for name in found.pop_names()}
-    for name, digest in told.items():
+    digests = {name: inventory.digest_of_entry(read.entry(name)) for name in read.pop_names()}
+    for name, digest in digests.items():
         if pops.get(name) == digest:
             continue
         if name in pops:
             before = _readable(kept, context, name)
-            if before is None or _too_many_gone(context, before, found.pop(name)):
+            if before is None or _too_many_gone(context, before, read.pop(name)):
                 continue
-        entry = inventory.KeptPop(name, found.entry(name))
+        entry = inventory.KeptPop(name, read.entry(name))
         context.store.put(inventory.pop_key(name), inventory.written(entry))
         pops[name] = digest
-    file, pops = (found.file, told) if pops == told else ("", pops)
-    if kept and pops == kept.pops and file == kept.file and not found.is_kept:
+    file, pops = (read.file, digests) if pops == digests else ("", pops)
+    if kept and pops == kept.pops and file == kept.file and not read.is_kept:
         return
     # Last: what it names is there.
     where = f"{context.config.inventory_source} {context.config.inventory}"
@@ -209,7 +209,7 @@ def _change(name: str, old: Pop | None, new: Pop | None) -> inventory.PopChange:
         added=[host for host in after if host not in before],
         removed=[host for host in before if host not in after],
         changed={host: _differing(before[host], after[host]) for host in both},
-        fields=[own for own in _differing(old, new) if own != "hosts"] if old and new else [],
+        fields=[field for field in _differing(old, new) if field != "hosts"] if old and new else [],
     )
 
 

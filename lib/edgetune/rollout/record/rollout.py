@@ -135,10 +135,10 @@ class Record:
         kept = self.context.store.list(start)
         texts = {key[len(start) :]: text for key, text in kept.items()}
         numbers = sorted(int(number) for number in texts if number.isdecimal())
-        found = [read_batch(self.head.id, number, texts[str(number)]) for number in numbers]
-        planned = [batch for batch in found if batch.batch_type != "restore"]
+        batches = [read_batch(self.head.id, number, texts[str(number)]) for number in numbers]
+        planned = [batch for batch in batches if batch.batch_type != "restore"]
         # A rollback that died before it had written the head may have left more of them.
-        restored = found[len(planned) :][: self.head.restore_batches]
+        restored = batches[len(planned) :][: self.head.restore_batches]
         whole = len(restored) == self.head.restore_batches
         check_is(head_key(self.head.id), "restore_batches", whole, "counts more than there are")
         return [*planned, *restored]
@@ -156,9 +156,9 @@ class Record:
         planned = self.plan.every_batch
         if not 0 <= number < len(planned):
             raise InputError("parameter", "batch", f"rollout {self.head.id} has no batch {number}")
-        own, reboot = planned[number], self.plan.reboots
-        hosts = {host: HostStep(reboot=reboot) for host in own.hosts}
-        return Batch(self.head.id, number, own.batch_type, own.group, hosts)
+        planned_batch, reboot = planned[number], self.plan.reboots
+        hosts = {host: HostStep(reboot=reboot) for host in planned_batch.hosts}
+        return Batch(self.head.id, number, planned_batch.batch_type, planned_batch.group, hosts)
 
     @property
     def wait(self) -> Wait | None:
@@ -220,10 +220,10 @@ def read_rollout(context: Context, rollout: str) -> Record:
     """A rollout to look at; InputError if there is none of that id, DamagedError if the head
     cannot be read."""
     # What is no name at all is never made a part of a key or of a URL.
-    found = find_text(context, rollout) if re.fullmatch(NAME, rollout) else None
-    if found is None:
+    place = find_text(context, rollout) if re.fullmatch(NAME, rollout) else None
+    if place is None:
         raise InputError("parameter", "rollout", f"there is no rollout {rollout!r}")
-    text, archived = found
+    text, archived = place
     return Record(context, read_head(rollout, text, archived))
 
 

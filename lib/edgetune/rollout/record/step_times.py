@@ -85,21 +85,21 @@ class StepTimes:
 
     def add_to(self, kept: steps.StepsTaken) -> None:
         """Count them on top of those before."""
-        for own in self.taken:
-            since = kept.awaited.setdefault(own.name, own.began)
-            if own.waits:
+        for taken in self.taken:
+            since = kept.awaited.setdefault(taken.name, taken.began)
+            if taken.waits:
                 continue
-            del kept.awaited[own.name]
-            step = kept.steps.setdefault(own.name, steps.StepTaken())
+            del kept.awaited[taken.name]
+            step = kept.steps.setdefault(taken.name, steps.StepTaken())
             step.count += 1
             # Seconds, whatever was done to the wall clock meanwhile.
             step.seconds = round(
-                step.seconds + max(0.0, own.ended.wall - since.wall - clock.shift_since(since)), 3
+                step.seconds + max(0.0, taken.ended.wall - since.wall - clock.shift_since(since)), 3
             )
-            if own.failed:
-                step.failures[own.failed] = step.failures.get(own.failed, 0) + 1
-            if own.begins:
-                kept.awaited[own.begins] = own.ended
+            if taken.failed:
+                step.failures[taken.failed] = step.failures.get(taken.failed, 0) + 1
+            if taken.begins:
+                kept.awaited[taken.begins] = taken.ended
 
 
 @contextmanager

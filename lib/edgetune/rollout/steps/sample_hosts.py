@@ -51,7 +51,7 @@ def sample_hosts(
     """
     if not rollout:
         found = sample_pops(context, [pop] if pop else pops_under_way(context))
-        return {**found.told(), "due": False, "retry_after": 0}
+        return {**found.result(), "due": False, "retry_after": 0}
     end = clock.monotonic() + _A_WHILE
     opened = _of_owner(context, rollout, epoch)
     by_rule = _was_sampled_by_rule(opened)
@@ -63,7 +63,7 @@ def sample_hosts(
         clock.sleep(left)
         opened = _of_owner(context, rollout, epoch)
         found.add(sample_pops(context, [opened.head.pop]))
-    told = found.told() if found.answered or found.errors else _BY_RULE
+    told = found.result() if found.answered or found.errors else _BY_RULE
     return {**told, "due": due, "retry_after": int(_next_sample(opened, by_rule))}
 
 

@@ -12,4 +12,4 @@ def sample_running(context: Context) -> SampleResult:
     """Take one sample of every host of every PoP with a rollout under way, or soon to begin in a
     campaign, and say so by PoP."""
     pops = sampling.pops_under_way(context)
-    return sampling.sample_pops(context, pops, SweepOfRule(context, pops)).told()
+    return sampling.sample_pops(context, pops, SweepOfRule(context, pops)).result()

@@ -18,4 +18,4 @@ def watch_drift(context: Context) -> SampleResult:
     for pop in pops:
         for host, rows in bios_drift(context, pop).items():
             found.drift[host] = [*found.drift.get(host, []), *rows]
-    return found.told()
+    return found.result()

@@ -230,13 +230,13 @@ class RedisClaims:
         return {pop: max(0, milliseconds) / 1000 for pop, milliseconds in zip(pops, left)}
 
     def renew(self, pop: str, claim: Claim, ttl: float) -> None:
-        ok, held = self._own(pop, claim, int(ttl * 1000))
+        ok, held = self._extend(pop, claim, int(ttl * 1000))
         if not ok:
             holder = _decode(_claim_key(pop), held) if held else None
             raise FencedError(_lost(pop, claim, holder))
 
     def release(self, pop: str, claim: Claim, after: float = 0) -> bool:
-        return bool(self._own(pop, claim, int(after * 1000))[0])
+        return bool(self._extend(pop, claim, int(after * 1000))[0])
 
     def refuses_changes(self) -> str:
         """Writes over a key that is never there, which Redis refuses as it would any write.
@@ -250,7 +250,7 @@ class RedisClaims:
             return str(error)
         return ""
 
-    def _own(self, pop: str, claim: Claim, milliseconds: int) -> Any:
+    def _extend(self, pop: str, claim: Claim, milliseconds: int) -> Any:
         arguments = (claim.rollout, str(claim.epoch), str(milliseconds))
         return self._run(_RENEW, pop, arguments)
 

@@ -61,13 +61,13 @@ class Heartbeats:
         return Heartbeat(float(str(at)), str(problem), _silent(key, kept.get("silent", {})))
 
 
-def _silent(key: str, told: object) -> dict[str, tuple[int, int]]:
-    check_is(key, "silent", isinstance(told, dict), "is no mapping")
-    found = dict(told) if isinstance(told, dict) else {}
-    for own in found.values():
-        good = isinstance(own, list) and [type(each) for each in own] == [int, int]
-        check_is(key, "silent", good and min(own) >= 0, "counts no sweeps")
-    return {str(host): (own[0], own[1]) for host, own in found.items()}
+def _silent(key: str, value: object) -> dict[str, tuple[int, int]]:
+    check_is(key, "silent", isinstance(value, dict), "is no mapping")
+    counts = dict(value) if isinstance(value, dict) else {}
+    for pair in counts.values():
+        good = isinstance(pair, list) and [type(each) for each in pair] == [int, int]
+        check_is(key, "silent", good and min(pair) >= 0, "counts no sweeps")
+    return {str(host): (pair[0], pair[1]) for host, pair in counts.items()}
 
 
 def open_heartbeats(config: Config) -> Heartbeats:

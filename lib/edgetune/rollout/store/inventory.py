@@ -75,8 +75,8 @@ class SplitInventory(Inventory):
     @cached_property
     def _whole(self) -> Inventory | None:
         with suppress(InputError):
-            found = open_inventory(self._config)
-            return found if found.file == self._kept.file else None
+            whole = open_inventory(self._config)
+            return whole if whole.file == self._kept.file else None
         return None
 
     def pop_names(self) -> list[str]:
@@ -110,7 +110,7 @@ def digest_of_source(config: Config, large: bool = False) -> str:
     return digest_of_file(config.inventory, LARGE if large else 0)
 
 
-def told_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
+def stored_inventory(config: Config, store: Callable[[], Store]) -> Inventory:
     """The inventory for all but plans; InputError where neither its source nor the records tell.
     A file is its own word: an old address is not to be acted on where the file is wrong."""
     if source_of(config).is_kept:

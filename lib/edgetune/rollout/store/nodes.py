@@ -121,7 +121,7 @@ def _node(name: str, text: Any) -> Node:
     check_is(key, "time", type(at) in (int, float), "is no time")
     check_is(key, "holds", isinstance(holds, dict), "is no mapping")
     return Node(
-        name, float(str(at)), {str(what): str(own) for what, own in dict(holds or {}).items()}
+        name, float(str(at)), {str(what): str(value) for what, value in dict(holds or {}).items()}
     )
 
 
@@ -162,17 +162,17 @@ def _comparable(what: str, nodes: Iterable[Node]) -> Iterable[list[Node]]:
 
 def _differ(what: str, nodes: Iterable[Node]) -> Iterator[str]:
     held = [(node, node.holds.get(what, _ABSENT)) for node in nodes]
-    readable = [own for _, own in held if not own.startswith(_WRONG)]
+    readable = [text for _, text in held if not text.startswith(_WRONG)]
     # What no node can read, the doctor finds on its own.
     usual = Counter(readable or [""]).most_common(1)[0][0]
-    others = ", ".join(node.name for node, own in held if own == usual)
-    for node, own in held if readable else ():
-        if own.startswith(_WRONG):
-            yield f"{what} {own} on {_shown(node)}"
-        elif own != usual and _ABSENT in (own, usual):
+    others = ", ".join(node.name for node, text in held if text == usual)
+    for node, text in held if readable else ():
+        if text.startswith(_WRONG):
+            yield f"{what} {text} on {_shown(node)}"
+        elif text != usual and _ABSENT in (text, usual):
             there, not_there = (_shown(node), others) if usual == _ABSENT else (others, node.name)
             yield f"{what} is configured on {there}, and not on {not_there}"
-        elif own != usual:
+        elif text != usual:
             yield f"{what} on {_shown(node)} is not that on {others}"
 
 
@@ -222,8 +222,8 @@ def _files(folder: Path) -> list[Path]:
     def refuse(error: OSError) -> None:
         raise error
 
-    found = os.walk(folder, onerror=refuse)
-    return sorted(Path(where, name) for where, _, names in found for name in names)
+    folders = os.walk(folder, onerror=refuse)
+    return sorted(Path(where, name) for where, _, names in folders for name in names)
 
 
 def _add(made: Any, file: Path) -> int:

@@ -124,11 +124,11 @@ class SensorStore:
 
     def list(self, prefix: str) -> Mapping[str, str]:
         """All keys that begin with ``prefix``, with their values, page by page."""
-        found = self._listed(prefix)
-        if not found and not self._listed(WITNESS):
+        values = self._listed(prefix)
+        if not values and not self._listed(WITNESS):
             text = "no key of edgetune is there yet, or its user may not list them"
             raise StoreError(f"StackStorm's datastore: {text}: with RBAC it needs a system role")
-        return found
+        return values
 
     def _listed(self, prefix: str) -> dict[str, str]:
         def page(offset: int) -> Sequence[Any]:
@@ -190,19 +190,19 @@ class St2Store:
 
     def list(self, prefix: str) -> Mapping[str, str]:
         """All keys that begin with ``prefix``, with their values, page by page."""
-        found = self._listed(prefix)
-        if not found and not self._lists_are_whole:
+        values = self._listed(prefix)
+        if not values and not self._lists_are_whole:
             self._prove_whole_lists(prefix)
-        return found
+        return values
 
     def _listed(self, prefix: str) -> dict[str, str]:
         def page(offset: int) -> Sequence[KeyValue]:
             query = {"prefix": prefix, "limit": str(PAGE), "offset": str(offset)}
-            found = entries(KeyValue, self._call("GET", "/keys", params=query))
+            items = entries(KeyValue, self._call("GET", "/keys", params=query))
             # With RBAC that is what a user without a system role gets: the keys granted to it.
-            if not all(item.name.startswith(prefix) for item in found):
+            if not all(item.name.startswith(prefix) for item in items):
                 raise _may_not_list(prefix)
-            return found
+            return items
 
         whole = _all_pages(prefix, page)
         for key, value in whole.items():
@@ -273,16 +273,16 @@ def _all_pages(prefix: str, page: Callable[[int], Sequence[Any]]) -> dict[str, s
     A page begins with the last key of the one before. Where keys went meanwhile it does not, and
     lacks as many: then one is read that begins further back.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     begin, back = 0, 0
     while back <= _STEPS_BACK:
         items = page(begin)
-        if begin and not (items and items[0].name in found):
+        if begin and not (items and items[0].name in values):
             begin, back = max(0, begin - PAGE // 2), back + 1
             continue
-        found.update({item.name: str(item.value) for item in items})
+        values.update({item.name: str(item.value) for item in items})
         if len(items) < PAGE:
-            return found
+            return values
         begin, back = begin + PAGE - 1, 0
     raise StoreError(f"StackStorm's datastore: {prefix}* changes faster than it is listed")
 

@@ -98,8 +98,8 @@ class StackStorm:
     def _document(self, where: str, answer: Answer) -> Any:
         if not 200 <= answer.status < 300:
             text = answer.body.decode("utf-8", "replace")
-            told = self._service.shown(f"{answer.status} {answer.reason}: {text}")
-            raise StoreError(f"{where}: {told}")
+            shown = self._service.shown(f"{answer.status} {answer.reason}: {text}")
+            raise StoreError(f"{where}: {shown}")
         if answer.status == NO_CONTENT:
             return None
         try:
@@ -161,8 +161,8 @@ class Executions:
             return OwningExecution(execution, ActionRef(running.action), "running")
         if execution not in self._owners:
             path = f"/executions/{quote(execution, safe='')}"
-            found = self._api.call("GET", path, (400, 403, 404), params=_OWNER)
-            self._owners[execution] = None if found is None else entry(OwningExecution, found)
+            answer = self._api.call("GET", path, (400, 403, 404), params=_OWNER)
+            self._owners[execution] = None if answer is None else entry(OwningExecution, answer)
         return self._owners[execution]
 
     def ancestors(self, execution: Execution) -> Iterator[str]:
@@ -187,10 +187,10 @@ class Executions:
         for each in self._running.values():
             whole = [each.id, *self.ancestors(each)]
             parts.setdefault(whole[-1], set()).add(each.id)
-        own = (e for e in self._running.values() if e.action.startswith(f"{PACK}."))
+        ours = (e for e in self._running.values() if e.action.startswith(f"{PACK}."))
         return [
             (each, parts[each.id])
-            for each in own
+            for each in ours
             if not each.parent
             and all(self._running[part].is_workflow for part in parts[each.id])
             and all(self._waits_in_vain(part, idle) for part in parts[each.id])
@@ -217,23 +217,23 @@ class Executions:
         self._api.call("PUT", f"/executions/{execution.id}", (400,), document=body)
 
     def _actions(self) -> Iterator[Execution]:
-        own = (each for each in self._running.values() if each.action.startswith(f"{PACK}."))
-        return (each for each in own if not each.is_workflow)
+        ours = (each for each in self._running.values() if each.action.startswith(f"{PACK}."))
+        return (each for each in ours if not each.is_workflow)
 
     def _above(self, executions: Iterable[Execution]) -> set[str]:
         return {above for each in executions for above in self.ancestors(each)}
 
 
 def _running(api: StackStorm) -> list[Execution]:
-    found: list[Execution] = []
+    executions: list[Execution] = []
     for offset in range(0, _MOST, PAGE):
         query = {"status": "running", "include_attributes": _FIELDS}
         page = {"limit": str(PAGE), "offset": str(offset)}
         answer = api.call("GET", "/executions", params={**query, **page})
         rows = entries(RunningExecution, answer)
-        found += map(_execution, rows)
+        executions += map(_execution, rows)
         if len(rows) < PAGE:
-            return found
+            return executions
     raise StoreError(f"StackStorm runs more than {_MOST} executions")
 
 

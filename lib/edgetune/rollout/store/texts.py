@@ -46,8 +46,8 @@ class RedisTexts:
 
     def get(self, key: str) -> str | None:
         with redis_errors(self._prefix + key):
-            found: str | None = self._client.get(self._prefix + key)
-        return found
+            text: str | None = self._client.get(self._prefix + key)
+        return text
 
     def put(self, key: str, value: str) -> None:
         with redis_errors(self._prefix + key):

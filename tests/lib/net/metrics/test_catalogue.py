@@ -52,14 +52,14 @@ def test_the_metrics_of_the_pack_and_its_examples_fit_each_other() -> None:
     for name, own in SITE.items():
         assert own.readings and {*own.readings} <= {*SITE.readings}
         assert own.mass == ("time" in own.phrase), name
-    assert {*METRICS.told_by("hosts")} == {*METRICS.readings}
+    assert {*METRICS.entries_of("hosts")} == {*METRICS.readings}
     assert {*METRICS.counters, *METRICS.gauges} == {*METRICS.readings, "drifted"}
     names = {*METRICS.readings} - {"cpu_total_ms", "request_ms"}
-    assert METRICS.told_by("clickhouse") == {name: {"column": name} for name in names}
+    assert METRICS.entries_of("clickhouse") == {name: {"column": name} for name in names}
 
 
 def test_prometheus_is_told_what_node_exporter_calls_a_reading() -> None:
-    told = METRICS.told_by("prometheus")
+    told = METRICS.entries_of("prometheus")
     assert told["cpu_busy_ms"] == {
         "series": "node_cpu_seconds_total",
         "matchers": 'mode!~"idle|iowait"',
@@ -72,7 +72,7 @@ def test_prometheus_is_told_what_node_exporter_calls_a_reading() -> None:
 
 
 def test_the_bucket_of_a_limit_is_told_by_its_bound_beside_its_matchers(tmp_path: Path) -> None:
-    told = SITE.told_by("prometheus")["upstream_requests_fast"]
+    told = SITE.entries_of("prometheus")["upstream_requests_fast"]
     assert told["matchers"] == 'le=~"250([.]0)?"'
     slow = SITE["ttfb_slow"]
     assert (slow.counters, slow.less, slow.per) == (
@@ -84,7 +84,7 @@ def test_the_bucket_of_a_limit_is_told_by_its_bound_beside_its_matchers(tmp_path
     document["buckets"]["slower_than"] = 0.5
     document["readings"]["upstream_requests_fast"]["sources"]["prometheus"]["matchers"] = 'a="b"'
     write_yaml(tmp_path / "ttfb_slow.yaml", document)
-    told = Catalogue([tmp_path, PACK_METRICS]).told_by("prometheus")["upstream_requests_fast"]
+    told = Catalogue([tmp_path, PACK_METRICS]).entries_of("prometheus")["upstream_requests_fast"]
     assert told["matchers"] == 'a="b",le=~"0[.]5([.]0)?"'
 
 
@@ -114,7 +114,7 @@ def test_a_wrong_file_keeps_no_other_reading_from_being_sampled(tmp_path: Path) 
     (tmp_path / "broken.yaml").write_text("name: [\n")
     site = Catalogue([tmp_path / "nowhere", tmp_path, PACK_METRICS])
     assert (site.counters, site.gauges) == (METRICS.counters, METRICS.gauges)
-    assert site.told_by("hosts") == METRICS.told_by("hosts")
+    assert site.entries_of("hosts") == METRICS.entries_of("hosts")
     with pytest.raises(InputError, match="broken.yaml"):
         _ = site["broken"]
 
@@ -153,7 +153,7 @@ def test_the_example_of_the_how_to_is_kept_of_what_hosts_tell(tmp_path: Path) ->
     example = text.split("```yaml\n---\n", 1)[1].split("```", 1)[0]
     (tmp_path / "squeezed.yaml").write_text(example)
     site = Catalogue([tmp_path, PACK_METRICS])
-    assert site.told_by("hosts")["time_squeeze"]["from"]
+    assert site.entries_of("hosts")["time_squeeze"]["from"]
     told = SampleAnswer("b", 1.0, {"time_squeeze": 7, "rx_bytes": 8}, {"load1": 1.0}, [], "")
     assert make_sample("a", 1.0, told, site).counters == {"time_squeeze": 7}
     assert make_sample("a", 1.0, told, METRICS).counters == {}

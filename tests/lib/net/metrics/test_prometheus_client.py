@@ -163,7 +163,7 @@ def test_the_matchers_of_usual_sites_find_a_host(matcher: str, address: str, lab
     read = read_host_matcher(matcher)
     found = read.by_labels([replace(host, name="e01", address=address)])
     label, value = labels.replace('"', "").split("=")
-    assert found == {(value,): "e01"} and read.own[0][0] == label
+    assert found == {(value,): "e01"} and read.templates[0][0] == label
     page = (ROOT / "docs/how-to/prometheus.md").read_text(encoding="utf-8")
     assert re.search(rf"\| `{re.escape(matcher)}` .*\| `{re.escape(labels)}` \|\n", page)
 

@@ -35,7 +35,7 @@ def of_freebsd(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def told_by(system: str) -> list[str]:
     """The counters that hosts with a system are said to have."""
-    told = METRICS.told_by("hosts")
+    told = METRICS.entries_of("hosts")
     return [name for name in METRICS.counters if system in told[name]]
 
 

@@ -328,7 +328,7 @@ def test_a_large_file_needs_no_key_of_the_store(large: Site) -> None:
     def unreadable() -> Any:
         raise InputError("configuration", "records_api_key_file", "cannot be read")
 
-    assert inventory.told_inventory(large.later().config, unreadable).pop("lab1")
+    assert inventory.stored_inventory(large.later().config, unreadable).pop("lab1")
 
 
 def test_a_file_that_is_written_while_it_is_read_is_not_kept_as_it_was(

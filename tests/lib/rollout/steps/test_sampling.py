@@ -227,7 +227,7 @@ class Answering:
 def by_rule(world: World, fleet: Answering) -> tuple[list[str], list[str]]:
     """Who is asked in a sweep of the rule, and who has no sample."""
     world.context.fleet, fleet.asked = fleet, []  # type: ignore[assignment]
-    told = sample_pops(world.context, ["lab1"], SweepOfRule(world.context, ["lab1"])).told()
+    told = sample_pops(world.context, ["lab1"], SweepOfRule(world.context, ["lab1"])).result()
     return fleet.asked, told["missing"]
 
 

@@ -22,7 +22,7 @@ _ASSIGNED = re.compile(r"""\s*([A-Za-z0-9_.%-]+)\s*=\s*(?:"([^"]*)"|([^\s"#]+))\
 
 
 def decides(host: Host, name: str) -> Optional[Tuple[str, str]]:
-    """File and value of the assignment that decides, as far as can be told; None without one."""
+    """File and value of the assignment that decides, as far as is known; None without one."""
     found = assigned(host, name)
     return found[-1] if found else None
 
@@ -32,9 +32,9 @@ def assigned(host: Host, name: str) -> List[Tuple[str, str]]:
     found = []
     for file in (FIRST, LOCAL, *drop_ins(host, [DIRECTORY])):
         for line in host.text(file).splitlines():
-            own = _ASSIGNED.fullmatch(line)
-            if own and own.group(1) == name:
-                quoted, plain = own.group(2), own.group(3)
+            match = _ASSIGNED.fullmatch(line)
+            if match and match.group(1) == name:
+                quoted, plain = match.group(2), match.group(3)
                 found.append((file, plain if quoted is None else quoted))
     return found
 
@@ -54,7 +54,7 @@ class LoaderTunable(FileKept):
         name = setting.target["tunable"]
         if is_there(self.host, name) and not is_there(self.host, name, TUNABLE):
             raise Unsupported(f"{name} is no tunable: the kernel does not take it from the loader")
-        if any(own.kind == "kernel.boot_environment" for own in setting.siblings):
+        if any(sibling.kind == "kernel.boot_environment" for sibling in setting.siblings):
             raise Unsupported("its file is part of the boot environment that is left: set it first")
 
     def probe_stored(self, setting: Setting, tuning: str) -> None:
@@ -75,5 +75,5 @@ class LoaderTunable(FileKept):
         return winner[1] if winner else ""
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
-        lines = [f'{own.target["tunable"]}="{own.value}"\n' for own in settings]
+        lines = [f'{setting.target["tunable"]}="{setting.value}"\n' for setting in settings]
         return {DROP_IN.format(rank=journal.rank): header(journal) + "".join(lines)}

@@ -5,7 +5,7 @@ from typing import Dict, List, Sequence, Set
 
 from edgetune.agent.freebsd.readings import (
     Queue,
-    channels_told_by,
+    channels_parameter,
     cores_first,
     cpus_of,
     domain_of,
@@ -46,17 +46,17 @@ class NicIrqAffinity(QueueCpus):
         self._serve(target, was)
 
     def _serve(self, target: Target, wanted: OfQueues) -> None:
-        for own in self._queues(target):
-            if own.name in wanted and cpus_of(self.host, own) != wanted[own.name]:
-                cpus = format_cpus(wanted[own.name])
-                self.host.run("cpuset", "-l", cpus, "-x", str(own.irq))
+        for queue in self._queues(target):
+            if queue.name in wanted and cpus_of(self.host, queue) != wanted[queue.name]:
+                cpus = format_cpus(wanted[queue.name])
+                self.host.run("cpuset", "-l", cpus, "-x", str(queue.irq))
 
     def now(self, target: Target) -> OfQueues:
-        return {own.name: cpus_of(self.host, own) for own in self._queues(target)}
+        return {queue.name: cpus_of(self.host, queue) for queue in self._queues(target)}
 
     def _queues(self, target: Target) -> List[Queue]:
         found = queues(self.host, target["interface"])
-        teller = channels_told_by(target["interface"])
+        teller = channels_parameter(target["interface"])
         if not found and teller:
             raise Unsupported(
                 f"{target['interface']} does not tell the interrupts of all its channels: have a "
@@ -71,9 +71,9 @@ class NicIrqAffinity(QueueCpus):
 
     def wanted(self, target: Target, value: str, siblings: Sequence[Setting] = ()) -> OfQueues:
         found = self._queues(target)
-        numbers = sorted({own.number for own in found})
+        numbers = sorted({queue.number for queue in found})
         cpus = dict(zip(numbers, self._cpus(target, value, len(numbers))))
-        return {own.name: {cpus[own.number]} for own in found}
+        return {queue.name: {cpus[queue.number]} for queue in found}
 
     def _cpus(self, target: Target, policy: str, count: int) -> List[int]:
         """A CPU for each of so many queues."""
@@ -92,7 +92,7 @@ class NicIrqAffinity(QueueCpus):
     def _local(self, target: Target, known: Dict[int, Set[int]]) -> Set[int]:
         if len(known) == 1:
             return next(iter(known.values()))
-        own = domain_of(self.host, target["interface"])
-        if own is None or own not in known:
+        domain = domain_of(self.host, target["interface"])
+        if domain is None or domain not in known:
             raise Unsupported(f"nobody knows the domain of {target['interface']}: %domain has none")
-        return known[own]
+        return known[domain]

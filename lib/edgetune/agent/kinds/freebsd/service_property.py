@@ -6,7 +6,7 @@ import os
 import re
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from edgetune.agent.freebsd.readings import cpus_told
+from edgetune.agent.freebsd.readings import cpus_in
 from edgetune.agent.journal import Journal
 from edgetune.agent.kinds import FileKept, header
 from edgetune.agent.protocol import Unsupported
@@ -48,8 +48,8 @@ class ServiceProperty(FileKept):
         """Unsupported when a file that is read after ours decides, or says more than ours can."""
         self.probe(setting)
         ours, variable = self._ours(setting.target, self.rank(tuning)), _variable(setting.target)
-        files = [file for file, _ in self._said(setting.target)]
-        for file, text in self._said(setting.target):
+        files = [file for file, _ in self._assignments(setting.target)]
+        for file, text in self._assignments(setting.target):
             if setting.target["property"] == "LimitNOFILE" and not _LIMITS.fullmatch(text):
                 raise Unsupported(f"{file} sets {variable} to {text}: more than open files")
         if files and files[-1] > ours and files[-1] not in FIRST:
@@ -60,7 +60,7 @@ class ServiceProperty(FileKept):
         if name == "Nice":
             return self.host.run("ps", "-o", "nice=", "-p", process).strip()
         if name == "CPUAffinity":
-            cpus = cpus_told(self.host.run("cpuset", "-g", "-p", process))
+            cpus = cpus_in(self.host.run("cpuset", "-g", "-p", process))
             if cpus is None:
                 raise Unsupported(f"cpuset(1) tells no CPUs of process {process}")
             return format_cpus(cpus)
@@ -69,7 +69,7 @@ class ServiceProperty(FileKept):
         raise Unsupported(f"rc(8) has no {name}, but {', '.join(VARIABLES)}")
 
     def persistent(self, target: Target) -> Optional[Value]:
-        said = self._said(target) if target["property"] in VARIABLES else []
+        said = self._assignments(target) if target["property"] in VARIABLES else []
         if not said:
             return None
         text = said[-1][1]
@@ -78,11 +78,11 @@ class ServiceProperty(FileKept):
 
     def files(self, journal: Journal, settings: List[Setting]) -> Dict[str, str]:
         content: Dict[str, str] = {}
-        for own in settings:
-            file = self._ours(own.target, journal.rank)
-            limit = own.target["property"] == "LimitNOFILE"
-            text = f"-B -n {own.value}" if limit else str(own.value)
-            line = f'{_variable(own.target)}="{text}"\n'
+        for setting in settings:
+            file = self._ours(setting.target, journal.rank)
+            limit = setting.target["property"] == "LimitNOFILE"
+            text = f"-B -n {setting.value}" if limit else str(setting.value)
+            line = f'{_variable(setting.target)}="{text}"\n'
             content[file] = content.get(file, header(journal)) + line
         return content
 
@@ -104,15 +104,15 @@ class ServiceProperty(FileKept):
             raise Unsupported(f"procstat(1) tells no open files of process {process}") from None
         return ":".join(halves)
 
-    def _said(self, target: Target) -> List[Tuple[str, str]]:
+    def _assignments(self, target: Target) -> List[Tuple[str, str]]:
         """File and value of each assignment, in the order in which rc(8) reads them."""
         pattern = re.compile(rf"\s*{_variable(target)}=([\"']?)(.*?)\1\s*(?:#.*)?")
         found = []
         for file in self._files(target["service"]):
             for line in self.host.text(file).splitlines():
-                own = pattern.fullmatch(line)
-                if own:
-                    found.append((file, " ".join(own.group(2).split())))
+                match = pattern.fullmatch(line)
+                if match:
+                    found.append((file, " ".join(match.group(2).split())))
         return found
 
     def _files(self, service: str) -> Iterator[str]:

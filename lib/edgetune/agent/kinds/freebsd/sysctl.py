@@ -37,7 +37,7 @@ class Sysctl(HookKept):
     def probe_stored(self, setting: Setting, tuning: str) -> None:
         """Unsupported when a file decides, which is read after our boot hook, too."""
         super().probe_stored(setting, tuning)
-        said = self._said(self.key(setting.target))
+        said = self._assignment(self.key(setting.target))
         if said and said[1] != setting.value:
             raise Unsupported(f"{said[0]} is read after our boot hook, and sets it to {said[1]}")
 
@@ -45,7 +45,7 @@ class Sysctl(HookKept):
         return value_of(self.host, self.key(target))
 
     def persistent(self, target: Target) -> Optional[Value]:
-        said = self._said(self.key(target))
+        said = self._assignment(self.key(target))
         return said[1] if said else super().persistent(target)
 
     def present(self, target: Target) -> bool:
@@ -62,13 +62,13 @@ class Sysctl(HookKept):
             if value_of(self.host, name) != was:
                 self.host.run("sysctl", f"{name}={was}")
 
-    def _said(self, name: str) -> Optional[Tuple[str, str]]:
+    def _assignment(self, name: str) -> Optional[Tuple[str, str]]:
         """File and value of the assignment that decides, if there is one."""
         found = None
         for file in FILES:
             for line in self.host.text(file).splitlines():
                 # Both delimit, as sysctl(8) has it; quotes around a value are none of it.
-                own, delimiter, value = line.partition("#")[0].replace(":", "=", 1).partition("=")
-                if delimiter and own.strip() == name:
+                key, delimiter, value = line.partition("#")[0].replace(":", "=", 1).partition("=")
+                if delimiter and key.strip() == name:
                     found = file, " ".join(value.strip().strip("\"'").split())
         return found

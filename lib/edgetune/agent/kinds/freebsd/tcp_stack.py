@@ -21,7 +21,7 @@ class TcpStack(Sysctl):
         """Unsupported for a stack that the kernel does not have, and that comes with no module."""
         super().probe(setting)
         wanted = {"kind": "module", "target": {"module": f"tcp_{setting.value}"}}
-        comes = any({"kind": own.kind, "target": own.target} == wanted for own in setting.siblings)
+        comes = any({"kind": s.kind, "target": s.target} == wanted for s in setting.siblings)
         # The first column of a table that begins with an empty line, and the names of columns.
         text = self.host.run("sysctl", "-n", "net.inet.tcp.functions_available").strip()
         head, *rows = text.splitlines() or [""]

@@ -52,14 +52,14 @@ def words_of(words: Sequence[str], parameter: str) -> List[str]:
     return [word for word in _for_kernel(words) if name_of(word) == name_of(parameter)]
 
 
-def with_words(words: Sequence[str], parameter: str, own: Sequence[str]) -> List[str]:
+def with_words(words: Sequence[str], parameter: str, given: Sequence[str]) -> List[str]:
     """A command line with these words of one parameter, where the first of it was, or last."""
     kernel = _for_kernel(words)
     names = [name_of(word) for word in kernel]
     name = name_of(parameter)
     place = names.index(name) if name in names else len(names)
     others = [word for word in kernel if name_of(word) != name]
-    return [*others[:place], *own, *others[place:], *words[len(kernel) :]]
+    return [*others[:place], *given, *others[place:], *words[len(kernel) :]]
 
 
 def for_first_boot(words: Sequence[str]) -> List[str]:

@@ -79,7 +79,7 @@ def parameters(target: Target) -> List[str]:
     """
     path = sysctl_path(target["key"])
     device = _OF_DEVICE.fullmatch(path)
-    return [parameter(own) for own in dict.fromkeys([path, *_changed_with(path)])] + (
+    return [parameter(name) for name in dict.fromkeys([path, *_changed_with(path)])] + (
         [f"interface {device.group(1)}{device.group(2)}"] if device else []
     )
 
@@ -88,11 +88,11 @@ def _changed_with(path: str) -> List[str]:
     copied = _COPIED.fullmatch(path)
     if copied:
         top, name = filter(None, copied.groups())
-        return [own.replace("/default/", "/*/") for own in _in_units(path)] + [f"{top}/*/{name}"]
+        return [unit.replace("/default/", "/*/") for unit in _in_units(path)] + [f"{top}/*/{name}"]
     # The default is allowed to everybody, and stays so.
     if path == "net/ipv4/tcp_congestion_control":
         return ["net/ipv4/tcp_allowed_congestion_control"]
-    together = next((own for own in _TOGETHER if path in own), ())
+    together = next((group for group in _TOGETHER if path in group), ())
     return [*together, *_in_units(path)]
 
 

@@ -93,11 +93,11 @@ class ClickHouse(AskedByServer):
     def read_reading(fields: Fields, limit: float | None) -> Mapping[str, object]:
         """The column of the site's table; of a histogram with bounds, those of its buckets, too:
         each counts what is within its bound, which stands for ``{bound}``."""
-        found = {
+        given = {
             "column": fields.text("column", pattern=_COLUMN),
             "buckets": fields.text("buckets", "", pattern=_BUCKETS),
         }
-        return {name: entry for name, entry in found.items() if entry}
+        return {name: entry for name, entry in given.items() if entry}
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -130,7 +130,7 @@ class ClickHouse(AskedByServer):
         now, newest = clock.wall(), dict[str, "Sample"]()
         table, reader = self._opened(pop, now, clock.monotonic() + DEADLINE)
         for part in table.read(hosts, now - OLDEST, now + _FUTURE):
-            newest.update({own.host: own for own in reader.samples(part)})
+            newest.update({sample.host: sample for sample in reader.samples(part)})
         old = f"no row of the last {OLDEST:.0f} s in {table.name}"
         return {
             host: Sampled(replace(newest[host.name], time=now))
@@ -144,10 +144,10 @@ class ClickHouse(AskedByServer):
         from edgetune.net.clickhouse.table import Reader, SiteTable
 
         metrics = self._connections.catalogue
-        entries = metrics.told_by("clickhouse")
+        entries = metrics.entries_of("clickhouse")
         columns, histograms = dict[str, str](), metrics.histograms
-        for name, own in entries.items():
-            fields = Fields(own, "metrics", f"{name}.clickhouse")
+        for name, entry in entries.items():
+            fields = Fields(entry, "metrics", f"{name}.clickhouse")
             columns[name], template = fields.text("column"), fields.text("buckets", "")
             for number, bound in enumerate(histograms.get(name, ()) if template else ()):
                 written = f"{bound:g}".replace(".", "_")
@@ -164,12 +164,12 @@ def _until(end: float, table: SiteTable, reader: Reader, parts: Iterator[Rows]) 
     """The samples of rows until then; SourceError for a row that is none."""
     from edgetune.base.documents.table import SampleTable
 
-    found = SampleTable()
+    samples = SampleTable()
     for part in parts:
-        found.add_rows([own for own in reader.samples(part) if own.time <= end])
+        samples.add_rows([sample for sample in reader.samples(part) if sample.time <= end])
         for host, problem in reader.odd.items():
             raise table.server.wrong(f"{host}: {problem}")
-    return found
+    return samples
 
 
 SOURCE = ClickHouse

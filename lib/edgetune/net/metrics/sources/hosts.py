@@ -72,7 +72,7 @@ class Hosts(MetricSource):
 
         for part in self._connections.fleet.ask_in_parts([*hosts], "sample", request, ahead=True):
             kept = self._connections.catalogue
-            yield {host: _sampled(own, began[hosts[host].name], kept) for host, own in part}
+            yield {host: _sampled(answer, began[hosts[host].name], kept) for host, answer in part}
 
 
 SOURCE = Hosts
@@ -81,11 +81,11 @@ SOURCE = Hosts
 def sample_request(pop: Pop, health_requests: int) -> dict[str, object]:
     """What an agent is asked, so that it asks its service so many times."""
     # A PoP that others sample has its health asked here, too.
-    own = pop.metrics.fields if pop.metrics.source == "hosts" else {}
-    log = own.get("access_log", "")
+    fields = pop.metrics.fields if pop.metrics.source == "hosts" else {}
+    log = fields.get("access_log", "")
     asked = {
         "access_log": log,
-        "log_format": own.get("log_format", "") if log else "",
+        "log_format": fields.get("log_format", "") if log else "",
         "health_url": pop.health,
         "health_name": pop.health_name,
         "health_tls": pop.health_tls if pop.health_tls != "verified" else "",

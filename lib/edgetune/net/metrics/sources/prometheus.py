@@ -94,11 +94,11 @@ class Prometheus(AskedByServer):
         from edgetune.base.documents.sample import Sample
 
         now, asked = clock.wall(), self._asked(pop, hosts)
-        found = asked.newest(now - FRESH, now)
+        newest = asked.newest(now - FRESH, now)
         return {
-            host: Sampled(Sample(host.name, now, *own))
-            if isinstance(own := found[host.name], tuple)
-            else Sampled(error=f"{asked.where}: {own}")
+            host: Sampled(Sample(host.name, now, *last))
+            if isinstance(last := newest[host.name], tuple)
+            else Sampled(error=f"{asked.where}: {last}")
             for host in hosts
         }
 
@@ -107,9 +107,9 @@ class Prometheus(AskedByServer):
         from edgetune.net.metrics.prometheus_client import Access
         from edgetune.net.metrics.prometheus_window import PrometheusWindow
 
-        own, catalogue = dict(pop.metrics.fields), self._connections.catalogue
-        matcher, devices = own.pop("matcher"), own.pop("devices")
-        return PrometheusWindow(pop.name, hosts, Access(**own), matcher, devices, catalogue)
+        fields, catalogue = dict(pop.metrics.fields), self._connections.catalogue
+        matcher, devices = fields.pop("matcher"), fields.pop("devices")
+        return PrometheusWindow(pop.name, hosts, Access(**fields), matcher, devices, catalogue)
 
 
 SOURCE = Prometheus

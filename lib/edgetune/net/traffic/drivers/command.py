@@ -16,7 +16,7 @@ from edgetune.base.sanitize import one_line
 from edgetune.net.traffic.hook import HookDriver
 
 _MOST_BYTES = 16 << 20
-_MOST_TOLD = 300
+_MOST_SHOWN = 300
 
 
 class Command(HookDriver):
@@ -75,7 +75,7 @@ class Command(HookDriver):
             last = next((line for line in reversed(lines) if line.strip()), "it says nothing")
             raise DrainError(
                 f"{self._where} {words[0]}: exit status {process.returncode}: "
-                f"{one_line(last)[:_MOST_TOLD]}"
+                f"{one_line(last)[:_MOST_SHOWN]}"
             )
         if len(output) > _MOST_BYTES:
             raise DrainError(f"{self._where} {words[0]}: tells more than {_MOST_BYTES >> 20} MiB")

@@ -56,7 +56,7 @@ class Several(DrainDriver):
             raise DrainError("; ".join(failed.values()))
         if len(answers) == 1:
             return answers[self._parts[0].name]
-        names = dict.fromkeys(server for own in answers.values() for server in own)
+        names = dict.fromkeys(server for shown in answers.values() for server in shown)
         return {name: _joined(name, self._shown(answers, name)) for name in names}
 
     def withdraw(self, server: str) -> None:
@@ -95,8 +95,8 @@ class Several(DrainDriver):
     ) -> dict[str, Server | None]:
         """By part, a server that it has, or that another one of its role has."""
         roles = {part.role for part in self._parts if server in answers[part.name]}
-        own = [part.name for part in self._parts if part.role in roles]
-        return {name: answers[name].get(server) for name in own}
+        names = [part.name for part in self._parts if part.role in roles]
+        return {name: answers[name].get(server) for name in names}
 
     def _change(self, server: str, change: Callable[[Part], None]) -> None:
         if len(self._parts) == 1:
@@ -119,8 +119,8 @@ class Several(DrainDriver):
 def _each(
     parts: Sequence[Part], ask: Callable[[Part], Result]
 ) -> tuple[dict[str, Result], dict[str, str]]:
-    """What parts told, and why others did not, by name; all are asked at once: one that hangs takes
-    the time of no other."""
+    """Answers of parts, and why others gave none, by name. All are asked at once: one that hangs
+    takes the time of no other."""
     results: dict[str, Result] = {}
     failed: dict[str, str] = {}
     with ThreadPoolExecutor(max(1, len(parts))) as pool:
@@ -134,27 +134,27 @@ def _each(
 
 def _joined(name: str, parts: Mapping[str, Server | None]) -> Server:
     """The worst of what the parts show."""
-    servers = {part: own for part, own in parts.items() if own is not None}
-    every, is_whole = [*servers.values()], len(servers) == len(parts)
-    addresses = {own.address for own in every}
-    counts = [own.sessions for own in every]
+    servers = {part: view for part, view in parts.items() if view is not None}
+    views, is_whole = [*servers.values()], len(servers) == len(parts)
+    addresses = {view.address for view in views}
+    counts = [view.sessions for view in views]
     known = [count for count in counts if count is not None]
-    weights = {own.weight for own in every}
-    any_withdrawn = any(own.withdrawn for own in every)
-    all_withdrawn = is_whole and all(own.withdrawn for own in every)
+    weights = {view.weight for view in views}
+    any_withdrawn = any(view.withdrawn for view in views)
+    all_withdrawn = is_whole and all(view.withdrawn for view in views)
     return replace(
-        every[0],
-        withdrawn=_word({part: own.withdrawn for part, own in servers.items()}),
-        leaving=any(own.leaving for own in every) or (any_withdrawn and not all_withdrawn),
-        up=is_whole and all(own.up for own in every),
+        views[0],
+        withdrawn=_word({part: view.withdrawn for part, view in servers.items()}),
+        leaving=any(view.leaving for view in views) or (any_withdrawn and not all_withdrawn),
+        up=is_whole and all(view.up for view in views),
         sessions=sum(known) if is_whole and len(known) == len(counts) else None,
         address=addresses.pop() if len(addresses) == 1 else "",
-        checked=all(own.checked for own in every),
-        passing=is_whole and all(own.passing for own in every),
-        idle=_reasons({part: own.idle for part, own in servers.items()}),
-        state=_word({part: own.state or own.withdrawn for part, own in servers.items()}),
+        checked=all(view.checked for view in views),
+        passing=is_whole and all(view.passing for view in views),
+        idle=_reasons({part: view.idle for part, view in servers.items()}),
+        state=_word({part: view.state or view.withdrawn for part, view in servers.items()}),
         weight=weights.pop() if is_whole and len(weights) == 1 else None,
-        overridden_by=_reasons({part: own.overridden_by for part, own in servers.items()}),
+        overridden_by=_reasons({part: view.overridden_by for part, view in servers.items()}),
         parts=parts,
     )
 
@@ -278,23 +278,23 @@ class Haproxy(Several):
         self._trusts_agents = agent_checks == "permitted"
         places = itertools.product(address.split(" "), backend.split(" "))
         super().__init__(
-            [Part(f"{own}/{name}", name, HaproxyBackend(own, name, tls)) for own, name in places]
+            [Part(f"{at}/{name}", name, HaproxyBackend(at, name, tls)) for at, name in places]
         )
 
     def servers(self) -> Mapping[str, Server]:
         servers = super().servers()
         if not self._trusts_agents:
             return servers
-        return {name: replace(own, overridden_by="") for name, own in servers.items()}
+        return {name: replace(server, overridden_by="") for name, server in servers.items()}
 
     def certificates(self) -> Mapping[str, bytes]:
-        found = {}
+        certificates = {}
         for address in self._addresses:
             if address.startswith("tls://"):
                 with suppress(OSError):
                     deadline = clock.monotonic() + _SHOWN_WITHIN
-                    found[address] = shown_certificate(address, deadline, self._tls)
-        return found
+                    certificates[address] = shown_certificate(address, deadline, self._tls)
+        return certificates
 
 
 DRIVER = Haproxy
