@@ -40,7 +40,6 @@ EFFECTS = ("x1.25", "x1.5 from 120 min on")
 HARM = ("x1.25", "x1.5", "x1.5 from 120 min on", "x2")
 PEERS = ("Kayenta", "t-test over hosts, Lan-DeMets, linear", "AsympCS, baseline estimated")
 """Those whose false rollbacks are shown for every scenario."""
-SOAKS = (("full", "x1.25"), ("full", "x1.5"), ("few", "x1.5"), ("full", "x0.8"), ("full", "x0.7"))
 MOVED = ("moved load, ^0", "moved load, ^2", "moved load, ^4", "moved load, more, ^3")
 FLEETS = (
     *("as before", "better", "worse", *MOVED, "moved load, ^4, x1.08"),
@@ -120,17 +119,6 @@ def behind(figures: Document) -> str:
     return table("scenario, effect, judge, its false rollbacks (%), edgetune finds, it finds", rows)
 
 
-def soaks(figures: Document) -> str:
-    """Minutes that a soak has to last for 90 % power, of ours and of peers that are as valid."""
-    found = {(row["method"], row["scenario"], row["effect"]): row for row in figures["found_by"]}
-    methods = dict.fromkeys(method for method, *_ in found if method in SHOWN)
-    rows = [
-        [method, *(_minute(found.get((method, *case)), 0.9) for case in SOAKS)]
-        for method in methods
-    ]
-    return table(", ".join(["judge", *map(" ".join, SOAKS)]), rows)
-
-
 def earlier(figures: Document) -> str:
     """Where a peer that is as valid has found half of the harm earlier than ours: the first."""
     cases: dict[tuple[str, str], list[Row]] = {}
@@ -142,8 +130,8 @@ def earlier(figures: Document) -> str:
         ours = next(row for row in found if row["method"] == "edgetune")
         first = min(found, key=lambda row: minute_of(row, 0.5))
         if minute_of(first, 0.5) < minute_of(ours, 0.5) - A_LOOK:
-            peer = first["method"], _share(first["false"]), _minute(first, 0.5)
-            rows.append([*case, _minute(ours, 0.5), *peer])
+            peer = first["method"], _share(first["false"]), _minute(first)
+            rows.append([*case, _minute(ours), *peer])
     return table(
         "scenario, effect, edgetune (minute), judge, its false ones (%), it (minute)", rows
     )
@@ -235,10 +223,8 @@ def _found(row: Row | None) -> str:
     return f"{row['rate']:.2f}" + (f" ({minutes['median']:.0f})" if minutes else "")
 
 
-def _minute(row: Row | None, share: float) -> str:
-    if row is None:
-        return "-"
-    minute = minute_of(row, share)
+def _minute(row: Row) -> str:
+    minute = minute_of(row, 0.5)
     return f"{minute:.0f}" if math.isfinite(minute) else f"> {row['minutes'][-1]}"
 
 
@@ -268,7 +254,6 @@ SECTIONS = {
     "judges": judges,
     "scenarios": scenarios,
     "behind": behind,
-    "soaks": soaks,
     "earlier": earlier,
     "fleets": fleets,
     "margins": margins,

@@ -13,8 +13,12 @@ from edgetune.base.fields import Field
 def entry(heading: str, told: str | None, fields: Mapping[str, Field]) -> str:
     """A section of its docstring and its fields."""
     parts = [heading, paragraph(inspect.cleandoc(told or "").replace("``", "`"))]
-    rows = [(code(own), its.meaning, _usual(its), code(its.example)) for own, its in fields.items()]
+    rows = [(code(own), its.meaning, _usual(its), _example(its)) for own, its in fields.items()]
     return "\n\n".join([*parts, *([table("field, meaning, usual, example", rows)] if rows else [])])
+
+
+def _example(field: Field) -> str:
+    return "" if field.example == field.default else code(field.example)
 
 
 def _usual(field: Field) -> str:

@@ -17,10 +17,7 @@ def kinds_page() -> str:
     unordered = codes(name for name, kind in KINDS.items() if not kind.ordered)
     return page(
         "kinds",
-        kinds=table(
-            "kind, set on, value, example, asks for at least, on, what it is",
-            map(_row, KINDS.values()),
-        ),
+        kinds=items(map(_told, KINDS.values())),
         targets=table("field, of, meaning", _targets()),
         orders=items(
             [
@@ -44,16 +41,10 @@ def _targets() -> list[tuple[str, ...]]:
     return [(code(field), codes(names), meaning) for (field, meaning), names in found.items()]
 
 
-def _row(kind: Kind) -> tuple[str, ...]:
-    return (
-        code(kind.name),
-        codes(kind.target) or "nothing",
-        kind.takes,
-        code(", ".join(f"{key}: {_plain(value)}" for key, value in kind.example.items())),
-        kind.disruption,
-        _systems(kind),
-        kind.summary,
-    )
+def _told(kind: Kind) -> str:
+    example = code(", ".join(f"{key}: {_plain(value)}" for key, value in kind.example.items()))
+    bounds = f"{kind.disruption}; {_systems(kind)}"
+    return f"{code(kind.name)} ({bounds}). {kind.summary} Value: {kind.takes} {example}"
 
 
 def _systems(kind: Kind) -> str:

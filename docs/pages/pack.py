@@ -7,17 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from docs.pages.markdown import Document, code, codes, documents, page, paragraph, table, yes
+from docs.pages.markdown import Document, code, codes, documents, items, page, paragraph, table, yes
 from docs.pages.metadata import DURATION
 from edgetune.base.files import load_yaml
 
 _INNER = "(inner) "
 """What the description of an action begins with that workflows and rules alone call."""
 
-_COLUMNS = "parameter, value, meaning"
-
 Rows = Mapping[str, tuple[str, ...]]
-"""Of a table of parameters, by name."""
+"""Name, value and meaning of parameters, by name."""
 
 
 def configuration_page(root: Path) -> str:
@@ -35,19 +33,33 @@ def actions_page(root: Path) -> str:
     shared = _shared(people)
     return page(
         "actions",
-        workflows=_with_parameters(_listed("workflow", flows), flows, shared),
-        actions=_with_parameters(_listed("action", actions), actions, shared),
-        shared=table(_COLUMNS, shared.values()),
-        inner=_listed("action or workflow", inner),
+        workflows="\n\n".join(_section(item, shared) for item in flows),
+        actions="\n\n".join(_section(item, shared) for item in actions),
+        shared=table("parameter, value, meaning", shared.values()),
+        inner=items(f"{code(item['name'])}: {_told_of(item)}" for item in inner),
     )
 
 
-def _listed(heading: str, actions: Iterable[Document]) -> str:
-    rows = [
-        (code(item["name"]), item["description"].removeprefix(_INNER), _timeout_of(item))
-        for item in actions
-    ]
-    return table(f"{heading}, what it does, timeout", rows)
+def _section(action: Document, shared: Rows) -> str:
+    """What it does, and its parameters: the name alone of each that is like those of others."""
+    own = _rows_of(action["parameters"])
+    common = codes(each for each, row in own.items() if shared.get(each) == row)
+    others = items(
+        f"{name} ({value}): {meaning}"
+        for each, (name, value, meaning) in own.items()
+        if shared.get(each) != (name, value, meaning)
+    )
+    told = _told_of(action) + (f" Parameters: {common}." if common else "")
+    return "\n\n".join(
+        [f"### {code(action['name'])}", paragraph(told), *([others] if others else [])]
+    )
+
+
+def _told_of(action: Document) -> str:
+    """What it does, and how long it may run; a workflow has no such bound."""
+    given = action["parameters"].get("timeout")
+    bound = f" Timeout {given['default']} s." if given else ""
+    return str(action["description"]).removeprefix(_INNER) + bound
 
 
 def rules_page(root: Path) -> str:
@@ -91,11 +103,14 @@ def _rows_of(parameters: Document) -> Rows:
 
 
 def _value_of(parameter: Document) -> str:
-    """Its type, and its default in brackets."""
-    kind = type_of(parameter)
+    """Its type and its default, unless that is empty."""
+    kind, default = type_of(parameter), parameter.get("default")
     if parameter.get("required"):
         return f"{kind}, required"
-    return f"{kind} ({code(parameter['default'])})" if "default" in parameter else kind
+    if default in (None, "", []):
+        return kind
+    given = "from the context" if "{{" in str(default) else code(default)
+    return f"{kind}, default {given}"
 
 
 def type_of(parameter: Document) -> str:
@@ -116,26 +131,6 @@ def type_of(parameter: Document) -> str:
     return kind
 
 
-def _with_parameters(summary: str, actions: Iterable[Document], shared: Rows) -> str:
-    """The summary, and one table for all actions with the same parameters beside shared ones."""
-    names_by_text: dict[tuple[str, str], list[str]] = {}
-    for action in actions:
-        own = _rows_of(action["parameters"])
-        common = codes(each for each, row in own.items() if shared.get(each) == row)
-        others = [row for each, row in own.items() if shared.get(each) != row]
-        if own:
-            text = (common, table(_COLUMNS, others) if others else "")
-            names_by_text.setdefault(text, []).append(action["name"])
-    parts = [summary]
-    for (common, rest), names in names_by_text.items():
-        if rest:
-            beside = f", beside {common}" if common else ""
-            parts += [paragraph(f"Parameters of {codes(names)}{beside}:"), rest]
-        else:
-            parts.append(paragraph(f"{codes(names)}: {common}."))
-    return "\n\n".join(parts)
-
-
 def _shared(actions: Iterable[Document]) -> Rows:
     """Of each parameter that several have in one way, the way that most have."""
     times = Counter(
@@ -146,12 +141,6 @@ def _shared(actions: Iterable[Document]) -> Rows:
         if number > 1:
             found.setdefault(name, row)
     return found
-
-
-def _timeout_of(action: Document) -> str:
-    """How long it may run; what only announces takes no time."""
-    given = action["parameters"].get("timeout")
-    return f"{given['default']} s" if given else ""
 
 
 def _rules(root: Path) -> str:
