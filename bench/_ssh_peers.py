@@ -25,7 +25,7 @@ from bench._ssh_hosts import HANG, Site
 from bench._table import BenchError
 from edgetune import AGENT_PROTOCOL
 from edgetune.agent import bundle
-from edgetune.net.hosts import helpers
+from edgetune.net.hosts import workers
 from edgetune.net.hosts.conversation import BOOTSTRAP
 from edgetune.net.hosts.fleet import Fleet, packed
 from edgetune.site.config import read_config
@@ -102,20 +102,20 @@ def fleet(
 ) -> Peer:
     """edgetune itself, keys and known_hosts read anew as in every action.
 
-    ``alone``: without helpers, and so on one core, however many hosts there are. ``differs`` is
+    ``alone``: without workers, and so on one core, however many hosts there are. ``differs`` is
     what else is known of a host by its address, ``config`` what else is configured.
     """
     # A busy machine is slow, and no failure.
     own = read_config({**fleet_config(site), "ssh_timeout": timeout, **config})
-    usual = helpers.FROM
+    usual = workers.FROM
 
     def ask(addresses: Sequence[str]) -> dict[str, str]:
         hosts = [replace(host_of(site, each), **differs(each)) for each in addresses]
-        helpers.FROM = sys.maxsize if alone else usual
+        workers.FROM = sys.maxsize if alone else usual
         try:
             told = Fleet(own).ask(hosts, "facts", lambda host: _asked(host.name, hanging), timeout)
         finally:
-            helpers.FROM = usual
+            workers.FROM = usual
         return {name: str(result.error) for name, result in told.items() if result.failed}
 
     return ask

@@ -65,7 +65,7 @@ from bench._table import (
     spread,
     told,
 )
-from edgetune.net.hosts import helpers
+from edgetune.net.hosts import workers
 
 Makers = dict[str, tuple[str, Callable[[], Peer]]]
 """How clients are made, by name, each behind what it lacks."""
@@ -160,7 +160,7 @@ def bound(found: Mapping[str, Any], cores: int, count: int) -> str:
     """Which hosts/s there is CPU for by a row of Fleet: ``here``, where hosts share the cores, and
     ``elsewhere``, where they have their own."""
     controller, server = (found[name]["median"] / 1000 for name in ("cpu_ms", "other_cpu_ms"))
-    own = cores if found["client"] == FLEET and count >= helpers.FROM else 1
+    own = cores if found["client"] == FLEET and count >= workers.FROM else 1
     here = min(own / controller, cores / (controller + server))
     reached = found["per_s"]["median"] / here
     return BOUND.format(

@@ -45,7 +45,7 @@ from bench._table import (
 )
 from edgetune.base import clock
 from edgetune.net.hosts import fleet as fleet_module
-from edgetune.net.hosts import helpers
+from edgetune.net.hosts import workers
 from edgetune.net.hosts.connection import Login
 from edgetune.net.hosts.fleet import Fleet
 from edgetune.site.config import read_config
@@ -160,7 +160,7 @@ def run_sweeps(
             hosts = [replace(host, name=f"h{n}", rack=rack) for n, rack in enumerate(places)]
             with (
                 mock.patch.object(fleet_module, "converse", _simulated),
-                mock.patch.object(helpers, "FROM", sys.maxsize),
+                mock.patch.object(workers, "FROM", sys.maxsize),
             ):
                 rows = [_sweep(name, Fleet(own), hosts, ahead) for ahead in (False, True)]
             figures += [{**row, **{t: _SPEED * row[t] for t in ("well", "wall")}} for row in rows]

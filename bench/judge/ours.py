@@ -21,7 +21,7 @@ from edgetune.base.documents.baseline import Elasticity
 from edgetune.base.documents.plan import Groups
 from edgetune.intent.plan import SHARE_OF_WORK
 from edgetune.judge.comparison import Column, harm, work_margin
-from edgetune.judge.load import elasticities, explained
+from edgetune.judge.elasticity import elasticities, explained
 from edgetune.judge.permutation import Draws, budget, make_draws, spent, take_out
 from edgetune.judge.power import detectable
 from edgetune.judge.series import Series as Counted

@@ -19,9 +19,7 @@ Rows = Mapping[str, tuple[str, ...]]
 
 
 def configuration_page(root: Path) -> str:
-    return page(
-        "configuration", options=_parameter_table("option", load_yaml(root / "config.schema.yaml"))
-    )
+    return page("configuration", options=_listed(_rows_of(load_yaml(root / "config.schema.yaml"))))
 
 
 def actions_page(root: Path) -> str:
@@ -35,8 +33,8 @@ def actions_page(root: Path) -> str:
         "actions",
         workflows="\n\n".join(_section(item, shared) for item in flows),
         actions="\n\n".join(_section(item, shared) for item in actions),
-        shared=table("parameter, value, meaning", shared.values()),
-        inner=items(f"{code(item['name'])}: {_told_of(item)}" for item in inner),
+        shared=_listed(shared),
+        inner=paragraph(f"{codes(item['name'] for item in inner)}."),
     )
 
 
@@ -44,11 +42,7 @@ def _section(action: Document, shared: Rows) -> str:
     """What it does, and its parameters: the name alone of each that is like those of others."""
     own = _rows_of(action["parameters"])
     common = codes(each for each, row in own.items() if shared.get(each) == row)
-    others = items(
-        f"{name} ({value}): {meaning}"
-        for each, (name, value, meaning) in own.items()
-        if shared.get(each) != (name, value, meaning)
-    )
+    others = _listed({each: row for each, row in own.items() if shared.get(each) != row})
     told = _told_of(action) + (f" Parameters: {common}." if common else "")
     return "\n\n".join(
         [f"### {code(action['name'])}", paragraph(told), *([others] if others else [])]
@@ -73,24 +67,20 @@ def rules_page(root: Path) -> str:
 
 
 def chat_page(root: Path) -> str:
-    rows = [
-        (
-            codes(item["display"] for item in alias["formats"]),
-            code(alias["action_ref"]),
-            alias["description"],
-        )
+    commands = (
+        f"{codes(item['display'] for item in alias['formats'])}: {alias['description']} "
+        f"({code(alias['action_ref'])})"
         for alias in sorted(documents(root, "aliases"), key=_changes_something)
-    ]
-    return page("chat", commands=table("command, action, what it does", rows))
+    )
+    return page("chat", commands=items(commands))
 
 
-def _parameter_table(heading: str, parameters: Document) -> str:
-    """What each parameter or option is; those of the runner, without description, are left out."""
-    return table(f"{heading}, value, meaning", _rows_of(parameters).values())
+def _listed(rows: Rows) -> str:
+    return items(f"{name} ({value}): {meaning}" for name, value, meaning in rows.values())
 
 
 def _rows_of(parameters: Document) -> Rows:
-    """A row for each, by name."""
+    """A row for each parameter or option; those of the runner have no description, and none."""
     return {
         name: (
             code(name),
@@ -144,19 +134,16 @@ def _shared(actions: Iterable[Document]) -> Rows:
 
 
 def _rules(root: Path) -> str:
-    rows = [
-        (
-            code(rule["name"]),
-            " ".join(
-                [code(rule["trigger"]["type"]), _pairs(rule["trigger"].get("parameters", {}))]
-            ),
-            code(rule["action"]["ref"]),
-            yes(rule["enabled"]),
-            rule["description"],
-        )
-        for rule in documents(root, "rules")
-    ]
-    return table("rule, trigger, action, enabled, what it does", rows)
+    return items(map(_rule, documents(root, "rules")))
+
+
+def _rule(rule: Document) -> str:
+    trigger = rule["trigger"]
+    when = " ".join([code(trigger["type"]), *filter(None, [_pairs(trigger.get("parameters", {}))])])
+    off = "" if rule["enabled"] else " (disabled)"
+    return (
+        f"{code(rule['name'])}{off}: {rule['description']} {when} -> {code(rule['action']['ref'])}"
+    )
 
 
 def _sensors(root: Path) -> str:
@@ -173,15 +160,11 @@ def _sensors(root: Path) -> str:
 
 
 def _triggers(root: Path) -> str:
-    rows = [
-        (
-            code(f"edgetune.{trigger['name']}"),
-            codes(trigger["payload_schema"]["properties"]),
-            trigger["description"],
-        )
+    return items(
+        f"{code('edgetune.' + trigger['name'])}: {trigger['description']} "
+        f"Payload: {codes(trigger['payload_schema']['properties'])}."
         for trigger in documents(root, "triggers")
-    ]
-    return table("trigger, payload, when", rows)
+    )
 
 
 def _policies(root: Path) -> str:

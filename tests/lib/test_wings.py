@@ -52,8 +52,8 @@ def test_all_else_loads_without_wings() -> None:
         if path.name != "__main__.py" and "wings" not in path.parts
     ]
     assert len(modules) > 300
-    # The helper and the agent's copy run as they are loaded.
-    programs = {"edgetune.net.hosts.helper", "edgetune.agent.kept_copy"}
+    # The worker and the agent's copy run as they are loaded.
+    programs = {"edgetune.net.hosts.worker", "edgetune.agent.kept_copy"}
     assert run("\n".join(f"import {name}" for name in modules if name not in programs)) == ""
 
 

@@ -16,7 +16,7 @@ from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.intent.metrics.catalogue import WORK, metrics_of
 from edgetune.judge.coverage import wanted
-from edgetune.judge.load import explained
+from edgetune.judge.elasticity import explained
 from edgetune.judge.measured import Part, group_shares
 from edgetune.judge.permutation import draws_of, least_kept, p_value
 from edgetune.judge.rates import Rates, rates_for

@@ -23,8 +23,8 @@ from edgetune.base.documents.metric import REQUESTS
 from edgetune.base.documents.plan import Strata
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import WORK
+from edgetune.judge.elasticity import elasticities
 from edgetune.judge.facts import window_facts
-from edgetune.judge.load import elasticities
 from edgetune.judge.measured_share import by_hosts
 from edgetune.judge.quantiles import packed_counts
 from edgetune.judge.series import Series, Window

@@ -11,7 +11,7 @@ import numpy as np
 from edgetune.base.documents.baseline import Baseline, Prospect
 from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.intent.metrics.catalogue import METRICS, WORK, metrics_of
-from edgetune.judge.load import explained
+from edgetune.judge.elasticity import explained
 from edgetune.judge.measured import group_shares
 from edgetune.judge.permutation import TIE, Draws, draws_of
 from edgetune.judge.rates import Rates, rates_for

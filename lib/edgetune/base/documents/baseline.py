@@ -56,7 +56,7 @@ class Prospect:
 @dataclass(frozen=True)
 class Elasticity:
     """By how many per cent a metric per its exposure grows when the load of its host grows by one,
-    and the standard error of that (see ``judge.load``)."""
+    and the standard error of that (see ``judge.elasticity``)."""
 
     value: Number
     error: Number

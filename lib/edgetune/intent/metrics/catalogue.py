@@ -27,7 +27,6 @@ from edgetune.base.errors import InputError
 from edgetune.base.fields import Fields
 from edgetune.base.files import Load, load_yaml, yaml_files
 from edgetune.base.sanitize import Pattern
-from edgetune.intent.metrics.earlier import METRICS_OF_0_10
 from edgetune.net.metrics.sources import SOURCES
 from edgetune.site.config import PACK_METRICS
 
@@ -46,6 +45,18 @@ _MOST_BOUNDS = 500
 Entry = Mapping[str, object]
 """What the file says of a source: where that has a reading."""
 Known = Mapping[str, Metric]
+_SHARES = {50: "median", 95: "95th percentile", 99: "99th percentile"}
+METRICS_OF_0_10 = {
+    f"health_p{share}": Metric(
+        title=f"health check, {name}, ms",
+        phrase=f"took {{much}} time for health checks ({name})",
+        mass=True,
+        gauges={f"health_p{share}_ms": 1.0},
+    )
+    for share, name in _SHARES.items()
+}
+"""Of plans of version 0.10, which keep no definitions, the metrics whose names mean another thing
+today: shares of the five health checks of a sample."""
 
 
 class Catalogue(Mapping[str, Metric]):

@@ -2,7 +2,7 @@
 """What an agent answers, verb by verb: the door through which every answer comes.
 
 Behind it each field that a step reads has the type that is written here. What else an answer has
-is kept, so an agent may tell more than its reader knows, in the bounds of ``hosts.shapes``.
+is kept, so an agent may tell more than its reader knows, in the bounds of ``hosts.readers``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from edgetune.base.documents.host import SocketsAnswer
 from edgetune.base.documents.reading import taken
 from edgetune.base.errors import HostError
 from edgetune.base.sanitize import shortened
-from edgetune.net.hosts.shapes import (
+from edgetune.net.hosts.readers import (
     LONGEST_NAME,
     LONGEST_TEXT,
     MOST_ENTRIES,

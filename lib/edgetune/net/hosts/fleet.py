@@ -23,8 +23,8 @@ from edgetune.base.errors import HostError, InputError
 from edgetune.net.hosts.answers import longest, read_answer
 from edgetune.net.hosts.connection import Jumps, Login
 from edgetune.net.hosts.conversation import BOOTSTRAP, converse, greet
-from edgetune.net.hosts.helpers import Ask, Question, shared
 from edgetune.net.hosts.ssh_files import load_known_hosts, load_login_key
+from edgetune.net.hosts.workers import Ask, Question, shared
 from edgetune.net.result import HostResult
 from edgetune.site.config import Config
 from edgetune.site.inventory import Host

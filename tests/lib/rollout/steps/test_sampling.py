@@ -26,7 +26,7 @@ from edgetune.base.errors import FencedError
 from edgetune.base.fields import Fields
 from edgetune.base.sanitize import LONGEST_LINE
 from edgetune.net.hosts.fleet import Fleet, _together
-from edgetune.net.hosts.helpers import Question
+from edgetune.net.hosts.workers import Question
 from edgetune.net.metrics.source import MetricSource, Sampled
 from edgetune.net.result import HostResult
 from edgetune.report.answers import text_of

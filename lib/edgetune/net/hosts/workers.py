@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that talk to hosts beside ours, since the threads of one process share one core.
 
-A helper is `helper`, run anew: no fork of a process with threads. It reads the files of the
+A worker is `worker`, run anew: no fork of a process with threads. It reads the files of the
 configuration itself, and gets no secret. It ends as soon as its standard input does, whatever
 became of the process that began it: nothing goes on changing hosts.
 """
@@ -26,9 +26,9 @@ from edgetune.site.config import Config
 from edgetune.site.inventory import Host
 
 FROM = 65
-"""So many hosts are worth a helper, which takes a third of a second to begin."""
+"""So many hosts are worth a worker, which takes a third of a second to begin."""
 
-_PROGRAM = "edgetune.net.hosts.helper"  # which imports the fleet, and so this module
+_PROGRAM = "edgetune.net.hosts.worker"  # which imports the fleet, and so this module
 _SPARE = 30.0
 
 
@@ -56,7 +56,7 @@ def shared(
     """Asks as ``asking`` does, at most ``ssh_threads`` at a time, on all cores where hosts are
     many. With ``ahead`` above 1 so many times as many are connected to meanwhile.
 
-    Our own process begins at once; helpers join it when they are up. One that does not begin, or
+    Our own process begins at once; workers join it when they are up. One that does not begin, or
     ends, leaves the work to the others; the hosts that it was asking are unreachable.
     """
     threads = min(config.ssh_threads, hosts)
@@ -73,7 +73,7 @@ def _shared(
     seats: SimpleQueue[Ask] = SimpleQueue()
     for _ in range(ours * ahead):
         seats.put(here)
-    helpers: list[_Helper] = []
+    workers: list[_Worker] = []
 
     def ask(question: Question) -> HostResult:
         seat = seats.get()
@@ -85,14 +85,14 @@ def _shared(
     try:
         for _ in range(others):
             with suppress(OSError):  # no memory for one, or no process
-                helpers.append(_Helper(config, each, ahead, seats))
+                workers.append(_Worker(config, each, ahead, seats))
         yield ask
     finally:
-        for helper in helpers:
-            helper.close()
+        for worker in workers:
+            worker.close()
 
 
-class _Helper:
+class _Worker:
     """One of them; it puts its seats when it is up."""
 
     def __init__(self, config: Config, threads: int, ahead: int, seats: SimpleQueue[Ask]) -> None:
@@ -115,7 +115,7 @@ class _Helper:
             write(self._process.stdin, (config, threads, ahead))
 
     def __call__(self, question: Question) -> HostResult:
-        """Ask a host there; it is unreachable if the helper ends meanwhile."""
+        """Ask a host there; it is unreachable if the worker ends meanwhile."""
         answer: Future[HostResult] = Future()
         with self._lock:
             if not self.is_over:

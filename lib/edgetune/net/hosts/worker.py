@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program of a helper (`helpers`): it answers the questions of the process that began it."""
+"""The program of a worker (`workers`): it answers the questions of the process that began it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from edgetune.net.hosts.fleet import Fleet
-from edgetune.net.hosts.helpers import Ask, Question, load, write
+from edgetune.net.hosts.workers import Ask, Question, load, write
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""More hosts than one core can ask: helpers join, and nothing is left of them in the end."""
+"""More hosts than one core can ask: workers join, and nothing is left of them in the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from edgetune.net.hosts import helpers
+from edgetune.net.hosts import workers
 from edgetune.site.inventory import Host
 from tests.lib.net.hosts.test_fleet import Server
 from tests.support import ROOT
@@ -33,13 +33,13 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(helpers, "FROM", 5)
+    monkeypatch.setattr(workers, "FROM", 5)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(CORES)))
 
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
-    """The helpers that were begun."""
+    """The workers that were begun."""
     found: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 
@@ -47,7 +47,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
         found.append(popen(command, **more))  # type: ignore[call-overload]
         return found[-1]
 
-    monkeypatch.setattr(helpers.subprocess, "Popen", starting)
+    monkeypatch.setattr(workers.subprocess, "Popen", starting)
     return found
 
 
@@ -73,10 +73,10 @@ def wait_for(server: Server, count: int) -> threading.Event:
     return enough
 
 
-def test_helpers_join_and_every_host_has_its_answer_in_order(
+def test_workers_join_and_every_host_has_its_answer_in_order(
     server: Server, begun: list[subprocess.Popen[bytes]]
 ) -> None:
-    """All seats are taken at once only if those of the helpers are."""
+    """All seats are taken at once only if those of the workers are."""
     wait_for(server, 6)
     fleet = server.fleet(ssh_threads=6)
     known = hosts(server, 30)
@@ -86,7 +86,7 @@ def test_helpers_join_and_every_host_has_its_answer_in_order(
     assert sorted(str(each["x"]) for each in server.requests) == list(results)
     assert [own.returncode for own in begun] == [-signal.SIGKILL] * (CORES - 1)
     # No secret, nothing of a host, and no path in what every user sees.
-    assert {tuple(own.args[1:]) for own in begun} == {("-m", "edgetune.net.hosts.helper")}
+    assert {tuple(own.args[1:]) for own in begun} == {("-m", "edgetune.net.hosts.worker")}
 
 
 def test_few_hosts_are_asked_alone(server: Server, begun: list[subprocess.Popen[bytes]]) -> None:
@@ -115,7 +115,7 @@ def test_a_helper_that_dies_loses_what_it_asked_and_nothing_else(
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python3"])
-def test_helpers_that_cannot_begin_leave_the_work_to_us(
+def test_workers_that_cannot_begin_leave_the_work_to_us(
     server: Server, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setattr(sys, "executable", program)
@@ -126,10 +126,10 @@ def test_helpers_that_cannot_begin_leave_the_work_to_us(
 CALLER = """
 import json, os, sys
 from edgetune.site.config import read_config
-from edgetune.net.hosts import helpers
+from edgetune.net.hosts import workers
 from edgetune.net.hosts.fleet import Fleet
 from edgetune.site.inventory import Host
-helpers.FROM = 5
+workers.FROM = 5
 os.sched_getaffinity = lambda pid: {0, 1, 2}
 config, port = json.load(sys.stdin)
 hosts = [Host(f"e{i:03d}", "127.0.0.1", port, "", "", f"e{i:03d}") for i in range(30)]

@@ -14,7 +14,7 @@ import pytest
 from edgetune.base.documents.baseline import Elasticity, Prospect
 from edgetune.base.documents.look import Moment
 from edgetune.base.documents.plan import Groups
-from edgetune.judge.load import UNKNOWN, elasticities, explained
+from edgetune.judge.elasticity import UNKNOWN, elasticities, explained
 from edgetune.judge.permutation import spent
 from edgetune.judge.power import prospect
 from edgetune.judge.series import Series
