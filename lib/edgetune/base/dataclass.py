@@ -12,7 +12,6 @@ type checkers see its decorator.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import MISSING, Field, FrozenInstanceError
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -94,13 +93,9 @@ def _eq(self: Any, other: Any) -> Any:
 
 
 def _repr(self: Any) -> str:
-    return f"{type(self).__qualname__}({', '.join(_shown(self))})"
-
-
-def _shown(one: Any) -> Iterator[str]:
-    for each in dataclasses.fields(one):
-        if each.repr:
-            yield f"{each.name}={getattr(one, each.name)!r}"
+    shown = (each.name for each in dataclasses.fields(self) if each.repr)
+    fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+    return f"{type(self).__qualname__}({fields})"
 
 
 def _hash(self: Any) -> int:

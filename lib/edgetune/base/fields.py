@@ -73,7 +73,7 @@ class Field:
     identifies: bool = True
 
     def values(self, text: str) -> list[str]:
-        """What it holds, each in the spelling that all spellings share; ValueError as ``same``."""
+        """Its values, each in the spelling that all spellings share; ValueError as ``same``."""
         return [self.same(each) for each in (text.split(" ") if self.several else [text])]
 
 

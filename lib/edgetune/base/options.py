@@ -129,7 +129,7 @@ def span(means: str, default: float, **more: Any) -> Any:
 
 
 def options_of(kind: type[Any]) -> list[Option]:
-    """Those of a dataclass, in order."""
+    """The options of a dataclass, in order."""
     return [
         Option(
             each.name,

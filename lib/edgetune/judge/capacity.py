@@ -60,7 +60,7 @@ def ladder(
 
 
 def share_of(weight: int, total: int) -> float:
-    """That of the requests, of a weight among all weights in service."""
+    """The share of requests of a weight among all weights in service."""
     return weight / total if total > 0 else 0.0
 
 
@@ -140,13 +140,11 @@ def worst_beyond(
             return "", f"{name} is not measured"
     for name, limit in limits.items():
         level, metric = levels[name], metrics[name]
-        if level is not None and limit is not None and _is_worse(metric, level, limit):
+        if level is None or limit is None:
+            continue
+        if level > limit if metric.better == "lower" else level < limit:
             return name, f"{name} is {number(level)}, its limit is {number(limit)}"
     return "", ""
-
-
-def _is_worse(metric: Metric, level: float, limit: float) -> bool:
-    return level > limit if metric.better == "lower" else level < limit
 
 
 def crossing(rungs: Sequence[Rung], host: str, metric: str, limit: float) -> float:
@@ -219,7 +217,8 @@ def measured_text(measured: Capacity) -> str:
 
 
 def _ratio_of(planned: PlannedPair, measured: PairMeasured) -> tuple[float, str] | None:
-    """Of one pair; None where one host has neither bound, or the bounds tell nothing together."""
+    """The ratio of one pair; None where a host has neither bound, or the bounds say nothing
+    together."""
     tuned, untuned = (_capacity(measured, host) for host in planned.hosts)
     if tuned is None or untuned is None:
         return None

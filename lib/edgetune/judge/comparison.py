@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.baseline import Baseline, Block
+from edgetune.base.documents.baseline import Baseline, Block, Part
 from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.intent.metrics.catalogue import WORK, metrics_of
 from edgetune.judge.coverage import wanted
 from edgetune.judge.elasticity import explained
-from edgetune.judge.measured import Part, group_shares
+from edgetune.judge.measured import group_shares
 from edgetune.judge.permutation import draws_of, least_kept, p_value
 from edgetune.judge.rates import Rates, rates_for
 from edgetune.judge.standardise import (
@@ -91,7 +91,7 @@ class Comparison:
 
     @cached_property
     def spans(self) -> Mapping[str, slice]:
-        """The same as parts of the blocks, and the parts by which a benefit is seen to last."""
+        """The windows as parts of the blocks, and the parts by which a benefit is seen to last."""
         count = len(self.blocks)
         counts = {"soak": count}
         for name, newest in (("quarter", _newest(self.plan, self.blocks, 1 / 4)), ("last", 1)):

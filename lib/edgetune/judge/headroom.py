@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.base.documents.baseline import Baseline, Block
+from edgetune.base.documents.baseline import Baseline, Block, Part
 from edgetune.base.documents.campaign import RingEffect, RingHeadroom, RingLoad
 from edgetune.base.documents.look import Headroom, Passed
 from edgetune.base.documents.metric import Metric
@@ -34,7 +34,7 @@ from edgetune.base.documents.plan import Plan, Strata, both_groups
 from edgetune.base.errors import InputError
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.effects import Estimate, pooled, t_quantile
-from edgetune.judge.loads import LOGS, WIDTH, Part, Slots, counted_hosts, nothing_of, slots_of
+from edgetune.judge.loads import LOGS, WIDTH, Slots, counted_hosts, nothing_of, slots_of
 
 Array = Any
 
@@ -57,7 +57,7 @@ _BELOW = ("never", "short")
 def headrooms(
     plan: Plan, strata: Strata, baseline: Baseline, blocks: Sequence[Block]
 ) -> list[Headroom]:
-    """That of each metric with a limit; ``strata`` are the plan's without hosts that were skipped.
+    """The headroom of each metric with a limit; ``strata`` are the plan's without skipped hosts.
 
     The same documents always give the same.
     """

@@ -12,19 +12,18 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.baseline import Baseline, Block, Loads
+from edgetune.base.documents.baseline import Loads, Part
 from edgetune.base.documents.metric import READINGS, REQUESTS, Metric
 from edgetune.base.documents.plan import Strata, both_groups
 from edgetune.judge.quantiles import counts_in, packed_counts
 from edgetune.judge.series import Window
 
 Array = Any
-Part = Union[Baseline, Block]
 
 WIDTH = math.log(1.05)
 """That of a bin, as a difference of the logarithms of loads."""
@@ -47,7 +46,7 @@ def count_loads(
     metrics: Mapping[str, Metric],
     spans: int,
 ) -> dict[str, Loads]:
-    """Those of each metric with a limit. ``packets`` are each host's per second in the baseline."""
+    """Loads of each metric with a limit. ``packets`` are each host's per second in the baseline."""
     limited = [name for name, metric in metrics.items() if metric.limit is not None]
     if not limited:
         return {}
@@ -77,7 +76,7 @@ def _some(hosts: Sequence[str]) -> list[str]:
 
 
 def _usual(strata: Strata, packets: Mapping[str, float | None]) -> dict[str, float]:
-    """Of each host, what is usual in its stratum."""
+    """By host, the packets per second that are usual in its stratum: the median."""
     medians = {}
     for groups in strata.values():
         known = [value for value in map(packets.get, groups.hosts) if value]
@@ -120,14 +119,9 @@ def nothing_of(rows: int) -> Slots:
 
 
 def counted_hosts(parts: Sequence[Part], metric: str, hosts: Sequence[str]) -> list[str]:
-    """Those of some hosts that any of the documents counted."""
-    known = {host for part in parts for host in _kept(part, metric)}
+    """The hosts, in their order, that any of the documents counted."""
+    known = {host for part in parts if metric in part.loads for host in part.loads[metric].hosts}
     return [host for host in hosts if host in known]
-
-
-def _kept(part: Part, metric: str) -> Sequence[str]:
-    loads = part.loads.get(metric)
-    return loads.hosts if loads else ()
 
 
 def slots_of(

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from binascii import a2b_base64
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.baseline import Baseline, Block, Buckets, Counted, Usual, packed
+from edgetune.base.documents.baseline import Baseline, Block, Buckets, Counted, Part, Usual, packed
 from edgetune.base.documents.metric import REQUESTS
 from edgetune.base.documents.plan import Strata
 from edgetune.base.errors import InputError
@@ -44,7 +44,7 @@ from edgetune.judge.standardise import (
 )
 
 Array = Any
-Part = Union[Baseline, Block]
+
 
 EVENTS, EXPOSURE, COUNTS, OBSERVED = range(4)
 EXPECTED = OBSERVED + len(RATIOS)
@@ -64,7 +64,9 @@ def measure_baseline(window: Window, strata: Strata) -> Baseline:
     metrics = {}
     for name, series in window.metrics.items():
         if window.exposures[name] == REQUESTS:
-            loaded = elasticities(series, window.packets, _alike(series), numbers, names)
+            # Each slot that is known has the same say.
+            alike = np.isfinite(series.events).astype(float)
+            loaded = elasticities(series, window.packets, alike, numbers, names)
             metrics[name] = Usual(REQUESTS, None, 0.0, "", "", loaded)
             continue
         unit = smallest_unit(series.events)
@@ -87,11 +89,6 @@ def measure_baseline(window: Window, strata: Strata) -> Baseline:
     span = (window.start, window.end, window.slot)
     facts, histograms = window_facts(window), {of: _halved(window, of) for of in window.histograms}
     return Baseline(*span, [*window.hosts], metrics, facts, histograms=histograms)
-
-
-def _alike(series: Series) -> Array:
-    """Weights by which each slot that is known has the same say."""
-    return np.isfinite(series.events).astype(float)
 
 
 def _halved(window: Window, of: str) -> list[Buckets]:
@@ -167,7 +164,7 @@ def known_share(parts: Sequence[Part], metric: str, hosts: Sequence[str]) -> Arr
 def group_shares(
     before: Sequence[Part], after: Sequence[Part], metric: str, groups: Mapping[str, Sequence[str]]
 ) -> dict[str, float]:
-    """The same of groups, under the names that ``Effect.measured`` has; without documents of one
+    """``known_share`` of groups, under the names of ``Effect.measured``; without documents of one
     time, of the other alone."""
     return {
         f"{name}_{when}": float(f"{known_share(parts, metric, hosts).mean():.4g}")
@@ -194,7 +191,7 @@ def rates_of(
 
 
 def rates_under(rows: Array, strata: Array, test: Array, rare: bool = False) -> Array:
-    """The same under each hypothesis, with its ratio left in: shape (hosts, ratios)."""
+    """The rates under each hypothesis, with its ratio left in: shape (hosts, ratios)."""
     rates = [
         rates_of(rows, strata, number, evened(test, ratio), rare)
         for number, ratio in enumerate(RATIOS)
@@ -291,8 +288,8 @@ class _Hosts:
     def _held_against(self, fleet: _Fleet) -> Array:
         """What is expected where a host's own counts and exposure have their ``own_share``."""
         less = 1 - own_share(fleet.ratio)
-        own = less * evened(self.test, fleet.ratio)[:, None]
-        counts = fleet.counted[self.stratum] - own * self.counts
+        left = less * evened(self.test, fleet.ratio)[:, None]
+        counts = fleet.counted[self.stratum] - left * self.counts
         total = fleet.total[self.stratum] - less * self.exposure
         # What is left of an only host's exposure are last digits.
         some = total > LAST_DIGITS * self.exposure

@@ -34,7 +34,7 @@ class Coverage:
 
 
 def join_coverages(parts: Sequence[Coverage]) -> Coverage:
-    """That of windows that follow each other, of the same hosts and metrics."""
+    """The coverage of windows that follow each other, of the same hosts and metrics."""
     first = parts[0]
     return Coverage(
         np.sum([part.watched for part in parts], axis=0),
@@ -44,7 +44,7 @@ def join_coverages(parts: Sequence[Coverage]) -> Coverage:
 
 
 def measured_of(hosts: Sequence[str], coverage: Coverage, seconds: float) -> Measured:
-    """As it is kept, of a window of so many seconds."""
+    """A coverage as documents keep it, of a window of so many seconds."""
     unread = {name: _by_host(hosts, values) for name, values in coverage.unread.items()}
     lost = {name: {h: s for h, s in by.items() if s > 0} for name, by in unread.items()}
     return Measured(
@@ -56,7 +56,7 @@ def measured_of(hosts: Sequence[str], coverage: Coverage, seconds: float) -> Mea
 
 
 def merge_measured(parts: Sequence[Measured | None]) -> Measured | None:
-    """Those of consecutive blocks as one; None if one of them is not known."""
+    """The time measured of consecutive blocks as one; None if that of one is not known."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts) or not known:
         return None

@@ -52,8 +52,8 @@ def at_least(some: int, of: int, chance: float) -> float:
 
 
 def holm(ps: Mapping[str, float], alpha: float) -> dict[str, float]:
-    """Those that stand when any false one has a chance of ``alpha`` at most (Holm, Scand J Stat
-    6:65, 1979)."""
+    """The p-values, by name, that stand where any false one has a chance of ``alpha`` at most
+    (Holm, Scand J Stat 6:65, 1979)."""
     standing: dict[str, float] = {}
     for rank, (name, p) in enumerate(sorted(ps.items(), key=lambda item: item[1])):
         if p * (len(ps) - rank) > alpha:

@@ -45,7 +45,7 @@ def changes_of(rows: Rows) -> dict[str, dict[str, float]]:
 
 
 def beside_control(rows: Rows, strata: Strata) -> Rows:
-    """The same with each host's change beside the mean of the control hosts of its stratum, which
+    """The rows with each host's change beside the mean of the control hosts of its stratum, which
     so lie about 1; where none of these is known, as it was."""
     import statistics
 
@@ -62,7 +62,7 @@ def beside_control(rows: Rows, strata: Strata) -> Rows:
 
 
 def outliers(rows: Rows, strata: Strata) -> list[Outlier]:
-    """Those of a look, the farthest first, ``MOST`` at most."""
+    """The outliers of a look, the farthest first, ``MOST`` at most."""
     group_of = {h: g for both in strata.values() for g, hosts in both.named.items() for h in hosts}
     members = [group for both in strata.values() for group in (both.test, both.control)]
     far = [
@@ -85,7 +85,7 @@ def outlier_text(row: Outlier) -> str:
 def _outlying(
     ratios: Mapping[str, float], groups: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, float]]:
-    # Whatever tells of outliers imports this module, and few look for some.
+    # All that shows outliers imports this module, and few look for some.
     import statistics
 
     off: dict[str, float] = {}

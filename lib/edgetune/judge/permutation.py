@@ -86,7 +86,7 @@ class Draws:
 
 
 def draws_of(plan: Plan, strata: Strata) -> Draws:
-    """Those of a plan; one that does not say how it is drawn is of a time with one way only."""
+    """The draws of a plan; one that does not say how it is drawn is of a time with one way only."""
     return make_draws(strata, plan.options.seed, drawn_by=plan.draws)
 
 
@@ -178,7 +178,7 @@ def p_value(statistics: Array) -> float:
 
 
 def p_of(ends: Array) -> float:
-    """That of a claim that is to hold under each of some suppositions, shape (ends, draws)."""
+    """The p-value of a claim that is to hold under each supposition, shape (ends, draws)."""
     return max(p_value(statistics) for statistics in ends)
 
 

@@ -53,7 +53,7 @@ def mean_of(values: Sequence[Array], weights: Sequence[float]) -> Array:
 
 
 def quantile(counts: Array, histogram: Histogram) -> Array:
-    """That of each row of counts, NaN where it is not known."""
+    """The quantile of each row of counts, NaN where it is not known."""
     total = counts.sum(axis=-1)
     values = _at(counts, total * histogram.quantile / 100, histogram)
     return np.where(total >= enough(histogram), values, np.nan)
@@ -97,7 +97,7 @@ def _merged(resolution: float, bounds: tuple[float, ...]) -> tuple[Array, Array]
 
 
 def packed_counts(counts: Array) -> Buckets:
-    """As a document keeps the counts of its hosts, shape (hosts, buckets)."""
+    """Counts of hosts, shape (hosts, buckets), as a document keeps them."""
     numbers = np.flatnonzero(counts.any(axis=0))
     whole = np.clip(np.round(counts[:, numbers]), 0, _MOST).astype("<u4")
     text = b2a_base64(zlib.compress(whole.tobytes(), 9), newline=False).decode("ascii")

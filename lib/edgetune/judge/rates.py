@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from edgetune.base.documents.baseline import Baseline, Block
+from edgetune.base.documents.baseline import Baseline, Block, Part
 from edgetune.base.documents.metric import Histogram, Metric
 from edgetune.judge.measured import (
     COUNTS,
     EVENTS,
     EXPOSURE,
-    Part,
     halves_of,
     is_rare,
     rates_of,
@@ -89,7 +88,7 @@ def rates_for(
     hosts: Sequence[str],
     strata: Array,
 ) -> Rates:
-    """Those of a metric of this name. ``strata`` numbers that of each host."""
+    """The rates of a metric of this name. ``strata`` numbers that of each host."""
     if metric.quantiles:
         return _Quantiles(metric.quantiles, baseline, blocks, hosts)
     return _Counts(name, baseline, blocks, hosts, strata)
@@ -106,7 +105,7 @@ def group_rate(metric: Metric, name: str, part: Part, hosts: Sequence[str]) -> f
 def group_halves(
     metric: Metric, name: str, baseline: Baseline, hosts: Sequence[str]
 ) -> tuple[float, float]:
-    """The same of both halves of a baseline."""
+    """The level of hosts together in both halves of a baseline."""
     parts = metric.quantiles
     if parts:
         halves = {part.of: half_counts(part, baseline, hosts) for part in parts}
@@ -271,7 +270,7 @@ def half_counts(part: Histogram, baseline: Baseline, hosts: Sequence[str]) -> tu
 
 
 def block_counts(histogram: Histogram, block: Block, hosts: Sequence[str]) -> Array:
-    """The same of a block."""
+    """What each host has in each bucket in a block, (hosts, buckets)."""
     kept, where = block.histograms.get(histogram.of), f"histograms.{histogram.of}"
     return counts_in(kept, block.hosts, hosts, len(bounds_of(histogram)), where)
 

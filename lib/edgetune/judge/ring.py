@@ -23,6 +23,7 @@ from edgetune.base.documents.baseline import (
     Facts,
     Load,
     Measured,
+    Part,
 )
 from edgetune.base.documents.campaign import RingEffect, RingHeadroom
 from edgetune.base.documents.look import Doubt, Look, Moment
@@ -35,7 +36,7 @@ from edgetune.judge.comparison import Blocks, Comparison, cuts_of
 from edgetune.judge.effects import ring_effect
 from edgetune.judge.headroom import headrooms, ring_headroom
 from edgetune.judge.look import doubts_of, judge, too_little, unwatched_of
-from edgetune.judge.measured import Part, halves_of, known_share, packed_rows, rows_of
+from edgetune.judge.measured import halves_of, known_share, packed_rows, rows_of
 from edgetune.judge.multiplicity import holm
 from edgetune.judge.permutation import p_value
 from edgetune.judge.quantiles import counts_in, packed_counts
@@ -79,7 +80,7 @@ class Over:
 def over_all(
     records: Mapping[str, PopRecord], comparisons: Mapping[str, Comparison] | None = None
 ) -> Over:
-    """That of PoPs, however they are judged; ``own`` are their comparisons, where these are made.
+    """Effect and headroom over PoPs; ``comparisons`` are theirs, where these are made.
 
     All that were compared belong into ``records``: a mean over those that were promoted is too
     good.
@@ -109,7 +110,7 @@ def decide_ring(
     whole = _judged(together, comparisons)
     over = over_all(records, comparisons)
     doubtful = {
-        pop: _why(doubts)
+        pop: "; ".join(doubt.text for doubt in doubts)
         for pop in comparisons
         for doubts in [[*_doubts(comparisons[pop])]]
         if doubts
@@ -251,10 +252,6 @@ def _doubts(comparison: Comparison) -> Iterator[Doubt]:
             yield doubt
 
 
-def _why(doubts: Sequence[Doubt]) -> str:
-    return "; ".join(doubt.text for doubt in doubts)
-
-
 def _by_hardware(strata: Strata) -> dict[str, dict[str, Groups]]:
     """The strata of all PoPs by what their hosts are; empty where they are all the same."""
     kinds: dict[str, dict[str, Groups]] = {}
@@ -289,7 +286,7 @@ def _strata(pop: str, record: PopRecord) -> Iterator[tuple[str, Groups]]:
 
 
 def _baseline(records: Mapping[str, PopRecord]) -> Baseline:
-    """One of the rows of each PoP's."""
+    """One baseline, with the rows of each PoP's."""
     baselines = {pop: record.baseline for pop, record in records.items()}
     every = [*baselines.values()]
     hosts = {pop: part.hosts for pop, part in baselines.items()}
@@ -371,7 +368,7 @@ def _block(parts: Mapping[str, Blocks], hosts: Hosts, facts: Facts) -> Block:
 
 
 def _facts(parts: Mapping[str, Sequence[Part]], hosts: Hosts) -> Facts:
-    """Those of PoPs together, as far as they are not judged in each alone: what was measured."""
+    """Facts of PoPs together, as far as they are not judged in each alone: what was measured."""
     known: dict[str, dict[str, float]] = {}
     for pop, documents in parts.items():
         for metric in documents[0].metrics:

@@ -200,7 +200,7 @@ def _part(measured: float) -> str:
 
 
 def noted(measured: Mapping[str, float], window: str = "soak") -> str:
-    """The same behind a number."""
+    """``measured_text`` as it stands behind a number."""
     text = measured_text(measured, window)
     return f" ({text})" if text else ""
 

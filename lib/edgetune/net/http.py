@@ -331,7 +331,7 @@ class Client:
 
 
 def struck(text: str, secrets: Iterable[str]) -> str:
-    """The same text without secrets, as far as they are long enough."""
+    """A text without secrets, as far as they are long enough."""
     for secret in long_enough(secrets):
         text = text.replace(secret, "***")
     return text

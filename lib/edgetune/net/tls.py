@@ -46,7 +46,7 @@ class TlsConnection(Connection):
             view = view[self._do(partial(self._tls.write, part)) :]
 
     def certificate(self) -> bytes:
-        """That of the peer, in DER."""
+        """The certificate of the peer, in DER."""
         return self._tls.getpeercert(binary_form=True) or b""
 
     def close(self) -> None:

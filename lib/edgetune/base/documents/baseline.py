@@ -16,7 +16,7 @@ from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import chain
-from typing import Any
+from typing import Any, Union
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.reading import Number, decoded, encoded
@@ -126,7 +126,7 @@ class Baseline:
 
     @property
     def exposures(self) -> dict[str, str]:
-        """What each metric is compared per."""
+        """By metric, the exposure that it is compared per."""
         return {name: usual.exposure for name, usual in self.metrics.items()}
 
     def document(self) -> dict[str, object]:
@@ -163,6 +163,10 @@ class Block:
     resumed: bool = False
     histograms: dict[str, Buckets] = field(default_factory=dict)
     loads: dict[str, Loads] = field(default_factory=dict)
+
+
+Part = Union[Baseline, Block]
+"""A document with what hosts counted over a span of time."""
 
 
 def packed(numbers: Any) -> str:

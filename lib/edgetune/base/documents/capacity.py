@@ -92,7 +92,7 @@ class CapacityPlan:
 
     @property
     def digest(self) -> str:
-        """That of all of it."""
+        """The digest of the whole plan."""
         return digest_of(encoded(self))
 
     def document(self) -> str:

@@ -17,7 +17,6 @@ from edgetune.base.documents.reading import (
     decoded,
     digest_of,
     encoded,
-    read_document,
 )
 from edgetune.base.durations import DAY
 from edgetune.base.options import option
@@ -257,15 +256,8 @@ def sets_congestion(ids: Iterable[str]) -> bool:
     return any(id_.startswith("route.metric:") or id_.replace("/", ".") == _SYSCTL for id_ in ids)
 
 
-def read_configuration(key: str, text: str) -> Configuration:
-    """A stored one; DamagedError unless it is whole, and its checksum is right."""
-    made = decoded(key, Configuration, read_document(key, text))
-    check_is(key, "checksum", made.checksum == made.sum, "is not that of the configuration")
-    return made
-
-
 def read_chosen(key: str, values: Mapping[str, object]) -> Chosen:
-    """One of a stored selection; DamagedError names a field that makes no sense."""
+    """A prefix of a stored selection; DamagedError names a field that makes no sense."""
     made = decoded(key, Chosen, values)
     for name in ("before", "rounds", "totals"):
         check_is(key, name, len(getattr(made, name)) == len(METRICS), "has another length")

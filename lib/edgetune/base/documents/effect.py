@@ -64,7 +64,7 @@ class KeptEffect:
 
     @property
     def key(self) -> str:
-        """Where it is stored."""
+        """The key that it is stored under."""
         return effect_key(self.tuning, self.rollout)
 
     def document(self) -> str:

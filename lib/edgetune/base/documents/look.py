@@ -115,7 +115,7 @@ class Effect:
 
     @property
     def levels(self) -> tuple[Number | None, ...]:
-        """Of test hosts before and after, then of control hosts."""
+        """The levels of test hosts before and after, then of control hosts."""
         return self.test_before, self.test_after, self.control_before, self.control_after
 
     @property

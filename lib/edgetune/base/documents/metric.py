@@ -88,7 +88,7 @@ class Metric:
 
     @property
     def sign(self) -> float:
-        """Of the logarithm of a change to the worse."""
+        """The sign of the logarithm of a change to the worse."""
         return 1.0 if self.better == "lower" else -1.0
 
     @property
@@ -104,7 +104,7 @@ class Metric:
 
     @property
     def quantiles(self) -> list[Histogram]:
-        """What it is the quantile of, or the mean of; nothing of a counter or a gauge."""
+        """The histograms that it is a quantile of, or a mean of quantiles; none for all else."""
         return [self.histogram] if self.histogram else self.mean_of
 
     @property
@@ -123,7 +123,7 @@ class Metric:
         return any(gauge.startswith("health_") for gauge in self.gauges)
 
     def unit_of(self, exposure: str) -> Unit:
-        """That of a rate over an exposure, as in ``Window.exposures``."""
+        """The unit of a rate over an exposure, as in ``Window.exposures``."""
         if self.quantiles or exposure in (self.per, self.per_if_known):
             return Unit(self.unit, self.scale)
         return _UNITS.get(exposure, Unit(f"per {exposure}"))

@@ -43,12 +43,12 @@ class Groups:
 
     @property
     def hosts(self) -> list[str]:
-        """Those of both."""
+        """Hosts of both groups."""
         return [*self.test, *self.control]
 
     @property
     def named(self) -> dict[str, list[str]]:
-        """Each by its name."""
+        """Both groups, by name."""
         return {"test": self.test, "control": self.control}
 
     def without(self, hosts: Container[str]) -> Groups:
@@ -192,17 +192,17 @@ class Plan:
 
     @property
     def groups(self) -> Groups:
-        """Those of all strata."""
+        """The groups of all strata together."""
         return both_groups(self.strata)
 
     @property
     def every_batch(self) -> list[PlannedBatch]:
-        """Those before the verdict, and those of the promotion."""
+        """The batches before the verdict, then those of the promotion."""
         return [*self.batches, *self.promote_batches]
 
     @property
     def metrics(self) -> list[str]:
-        """That of the intent first, then those of the guards; each once."""
+        """Names of metrics, each once: that of the intent, then those of the guards."""
         names = [self.intent.metric, *(guard.metric for guard in self.guards)]
         return list(dict.fromkeys(names))
 

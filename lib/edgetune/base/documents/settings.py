@@ -90,7 +90,7 @@ class ProofRow:
 
 
 def standings(rows: Iterable[SettingRow]) -> dict[str, Standing]:
-    """What stands there, by the id of each setting."""
+    """The values of settings, by id."""
     return {row.id: row.standing for row in rows}
 
 

@@ -104,7 +104,7 @@ class Registry:
         return self._side_effect(wanted, {**current, **others}, derived)
 
     def derived(self, wanted: Values, current: Values, back: Collection[str] = ()) -> set[str]:
-        """Those of ``wanted`` that come by themselves, and cannot be asked for with the others.
+        """The names in ``wanted`` that come by themselves, and cannot be asked for with the others.
 
         A system profile locks what it sets. By then a rule locks each of these, and another one
         says that it has the wanted value. What that says of now and is not so, no boot makes so.

@@ -89,7 +89,7 @@ def _checked(
 
 
 def taken_back(wanted: Values, ours: Values) -> list[str]:
-    """Those of ``wanted`` that are to be as they were before ``ours``."""
+    """The values of ``wanted`` that are to be as they were before ``ours``."""
     return [name for name, value in wanted.items() if name in ours and not same(ours[name], value)]
 
 

@@ -78,7 +78,7 @@ class TableFields:
     ca_file: str
 
     def column(self, name: str) -> str:
-        """That of the host, the time, the boot or the uptime; "" where the table has none."""
+        """The column of the host, time, boot or uptime; "" where the table has none."""
         columns = {"host": self.host, "time": self.time, "boot": self.boot, "uptime": self.uptime}
         return columns[name]
 
@@ -265,7 +265,7 @@ class Reader:
         self.odd: dict[str, str] = {}
 
     def samples(self, part: Rows) -> Iterator[Sample]:
-        """Those of rows that make sense; two rows that are the same are one."""
+        """The samples of rows that make sense; two rows that are the same are one."""
         places = {name: place for place, name in enumerate(part.readings, len(_OWN))}
         gauges = {name: place for name, place in places.items() if name not in self._counters}
         counters = {name: place for name, place in places.items() if name in self._counters}

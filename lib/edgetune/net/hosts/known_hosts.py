@@ -74,7 +74,7 @@ class KnownHosts:
         return self._keys_of(name, name if port == 22 else f"[{name}]:{port}")
 
     def keys_of_host(self, host: Host) -> HostKeys:
-        """Those of a host: pinned, of its alias, or of its address."""
+        """The keys of a host: pinned, of its alias, or of its address."""
         if host.host_keys:
             lines = [_Line(0, "", "", *text.split()) for text in host.host_keys]
             blobs = {line.blob(): line.type for line in lines}

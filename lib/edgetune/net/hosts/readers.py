@@ -164,7 +164,7 @@ amount: Reader[float] = _checked(
 
 
 def maybe(reader: Reader[T]) -> Reader[T | None]:
-    """The same, or null."""
+    """What ``reader`` reads, or null."""
     return lambda value, where: None if value is None else reader(value, where)
 
 

@@ -176,7 +176,7 @@ def _read_min_in_service(fields: Fields) -> float:
 
 
 def _read_ports(fields: Fields, health: str) -> tuple[int, ...]:
-    """Those of the health check unless they are given."""
+    """The ports that are given, else that of the health check."""
     usual = (_health_port(fields, health),) if health else ()
     given: list[int] = []
     for index, port in enumerate(fields.items("ports", [])):
@@ -254,7 +254,7 @@ def _read_wing(fields: Fields, wing: str) -> Any:
 
 
 def read_own(fields: Fields, declared: Mapping[str, Field]) -> dict[str, str]:
-    """Those that a driver or a metric source has."""
+    """The values of the fields that a driver or a metric source ``declared``."""
     return {name: _read_field(fields, name, its) for name, its in declared.items()}
 
 

@@ -71,7 +71,7 @@ class HostMatcher:
         return names
 
     def matchers(self, hosts: Sequence[Host]) -> list[str]:
-        """Those of the series of these hosts."""
+        """The matchers of the series of these hosts."""
         templated = [
             one_of(label, [_value(template, host) for host in hosts])
             for label, template in self.templates

@@ -176,7 +176,7 @@ class RememberingSource(MetricSource, Protocol):
 
 
 class AskedByServer(RememberingSource):
-    """One for whose PoPs a server at ``url`` of their fields is asked, over and over."""
+    """A source that asks the server at ``url`` of a PoP's fields, over and over."""
 
     def sample(
         self, hosts: Mapping[Host, Pop], health_requests: int

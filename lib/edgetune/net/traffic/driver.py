@@ -193,11 +193,11 @@ class DrainDriver(Balancer, Protocol):
         return {}
 
     def under(self, epoch: int) -> DrainDriver:
-        """The same, acting under an epoch: hosts that steer themselves obey no older one."""
+        """The driver, acting under an epoch: hosts that steer themselves obey no older one."""
         return self
 
     def refuses_changes_of(self, servers: Collection[str]) -> str:
-        """The same of these servers alone, where each one can refuse for itself."""
+        """Why changes of these servers would be refused, where each one can refuse for itself."""
         return self.refuses_changes()
 
     def answering(self) -> tuple[DrainDriver, str]:

@@ -48,7 +48,7 @@ class Agents(Protocol):
     @property
     @abstractmethod
     def servers(self) -> Sequence[str]:
-        """All of them."""
+        """Names of all servers."""
 
     @abstractmethod
     def ask(self, servers: Sequence[str], order: Order) -> Mapping[str, Answer]:
