@@ -25,6 +25,10 @@ def kinds_page() -> str:
                 f"Kinds that do not know `only`: {unordered}.",
             ]
         ),
+        experimental=paragraph(
+            f"{', '.join(SYSTEMS[own] for own in EXPERIMENTAL)} is *experimental*: "
+            "no real host has run these kinds yet."
+        ),
         filters=paragraph(
             f"A text with an expression has at most {expressions.MOST_CHARACTERS:,} characters. "
             f"It comes to at most {expressions.MOST_MADE:,}. Filters: {codes(expressions.FILTERS)}."
@@ -49,8 +53,7 @@ def _told(kind: Kind) -> str:
 
 def _systems(kind: Kind) -> str:
     """The systems of the hosts that have it; what a BMC sets does not depend on them."""
-    names = [SYSTEMS[own] + " (*experimental*)" * (own in EXPERIMENTAL) for own in kind.systems]
-    return "any" if kind.by_bmc else ", ".join(names)
+    return "any" if kind.by_bmc else ", ".join(SYSTEMS[own] for own in kind.systems)
 
 
 def _plain(value: Any) -> str:

@@ -14,6 +14,9 @@ from edgetune.base.files import load_yaml
 _INNER = "(inner) "
 """What the description of an action begins with that workflows and rules alone call."""
 
+_USUAL_TIMEOUT = 60
+"""Seconds that an action may take; a workflow has no such bound."""
+
 Rows = Mapping[str, tuple[str, ...]]
 """Name, value and meaning of parameters, by name."""
 
@@ -50,10 +53,10 @@ def _section(action: Document, shared: Rows) -> str:
 
 
 def _told_of(action: Document) -> str:
-    """What it does, and how long it may run; a workflow has no such bound."""
-    given = action["parameters"].get("timeout")
-    bound = f" Timeout {given['default']} s." if given else ""
-    return str(action["description"]).removeprefix(_INNER) + bound
+    """What it does, and how long it may run where that is not as usual."""
+    bound = action["parameters"].get("timeout", {}).get("default", _USUAL_TIMEOUT)
+    told = "" if bound == _USUAL_TIMEOUT else f" Timeout {bound} s."
+    return str(action["description"]).removeprefix(_INNER) + told
 
 
 def rules_page(root: Path) -> str:

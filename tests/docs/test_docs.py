@@ -207,7 +207,7 @@ def test_each_action_that_people_call_has_its_parameters_and_others_have_none(
 def parameters_told(text: str) -> Iterator[tuple[str, set[str], set[str]]]:
     """Of each action, those that its list explains, and those that it only names."""
     for part in text.split("\n### `")[1:]:
-        named = re.search(r"Parameters: ([^.]*)\.$", part, re.MULTILINE)
+        named = re.search(r"Parameters:\s([^.]*)\.$", part, re.MULTILINE)
         own = re.findall(r"^\* `(\w+)` \(", part, re.MULTILINE)
         yield part.partition("`")[0], {*own}, {*re.findall(r"`(\w+)`", named[1] if named else "")}
 
