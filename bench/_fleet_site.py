@@ -2,10 +2,10 @@
 """A fleet with rollouts that are under way or have ended, and what steps ask of its records; for
 ``fleet``.
 
-    _fleet_site.py LIBRARY FOLDER POPS LIVE ENDED ROUNDS
+    python -m bench._fleet_site FOLDER POPS LIVE ENDED ROUNDS
 
-It is run beside libraries of other commits too, so it imports only what these have. The first PoP
-always has a rollout under way, and the last one never. With LIVE, which is 0 or 1, all others have.
+The first PoP always has a rollout under way, and the last one never. With LIVE, which is 0 or 1,
+all others have.
 """
 
 from __future__ import annotations
@@ -20,6 +20,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
+
+from edgetune import RECORD_SCHEMA
+from edgetune.base.documents.baseline import Baseline, Facts, Load
+from edgetune.base.documents.batch import Batch, HostStep, batch_key
+from edgetune.base.documents.head import Entry, Head, archive_key, head_key
+from edgetune.base.documents.options import Options
+from edgetune.base.documents.past import Past, past_key
+from edgetune.base.documents.plan import Proof
+from edgetune.base.documents.settings import SettingRow
+from edgetune.base.errors import EdgetuneError
+from edgetune.fleet.campaign.control import run_campaign
+from edgetune.fleet.export.state import export_metrics
+from edgetune.intent.plan import make_plan
+from edgetune.intent.rendering import render
+from edgetune.report.files import write_page
+from edgetune.report.steps.rollout_status import rollout_status
+from edgetune.rollout.context import Context
+from edgetune.rollout.guard import Guard
+from edgetune.rollout.record.archive import _standing, past_with
+from edgetune.rollout.steps.check_health import check_health
+from edgetune.rollout.steps.drain_hosts import drain_hosts
+from edgetune.rollout.steps.find_orphans import find_orphans
+from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.rollout.steps.sample_running import sample_running
+from edgetune.rollout.steps.set_rollout_state import set_rollout_state
 
 HOSTS = 20
 _PAGE = 100
@@ -111,8 +136,6 @@ def write_site(folder: Path, pops: Sequence[str]) -> None:
 
 def opened(folder: Path) -> Any:
     """The context of the configuration in a folder."""
-    from edgetune.rollout.context import Context
-
     state = f"sqlite:///{folder}/state.sqlite"
     context = Context(
         {
@@ -155,7 +178,6 @@ def fill(context: Any, pops: Sequence[str], living: Sequence[str], ended: int) -
 
 
 def _head(pop: str, state: str, **more: Any) -> Any:
-    from edgetune.base.documents.head import Entry, Head
 
     now = time.time()
     at = now - (60.0 if state in _WORDS else _LONG_AGO)
@@ -178,9 +200,6 @@ def _head(pop: str, state: str, **more: Any) -> Any:
 
 def _past_rows(pop: str, turns: Sequence[int]) -> Iterator[tuple[str, str]]:
     """Heads as the sweep leaves them, and what it writes of their PoP."""
-    from edgetune.base.documents.head import archive_key
-    from edgetune.base.documents.past import past_key
-
     # To make each of them anew would take longer than all that is measured.
     made = {state: _head(pop, state) for state in ("complete", "rolled_back")}
     texts = {state: own.document() for state, own in made.items()}
@@ -195,8 +214,6 @@ def _past_rows(pop: str, turns: Sequence[int]) -> Iterator[tuple[str, str]]:
 
 
 def _past_of(pop: str, heads: Sequence[Any]) -> Any:
-    from edgetune.base.documents.past import Past
-    from edgetune.rollout.record.archive import _standing, past_with
 
     epoch, last = max(head.epoch for head in heads), max(head.id for head in heads)
     return past_with(Past(epoch, last, _standing(heads), tallies={}), heads, {})
@@ -207,16 +224,6 @@ def _living_rows(context: Any, pop: str, number: int) -> Iterator[tuple[str, str
 
     The groups of a plan are drawn; all PoPs here have those of the first one.
     """
-    from edgetune import RECORD_SCHEMA
-    from edgetune.base.documents.baseline import Baseline, Facts, Load
-    from edgetune.base.documents.batch import Batch, HostStep, batch_key
-    from edgetune.base.documents.head import head_key
-    from edgetune.base.documents.options import Options
-    from edgetune.base.documents.plan import Proof
-    from edgetune.base.documents.settings import SettingRow
-    from edgetune.intent.plan import make_plan
-    from edgetune.intent.rendering import render
-
     here, tuning = context.inventory.pop(pop), context.tuning(_TUNING)
     rendered = {host.name: render(tuning, {}) for host in here.hosts}
     rows = [SettingRow(s.id, "change", "8", "8", str(s.value), "") for s in [*rendered.values()][0]]
@@ -241,18 +248,6 @@ def _living_rows(context: Any, pop: str, number: int) -> Iterator[tuple[str, str
 
 def steps(pops: Sequence[str], rollout: str) -> dict[str, Callable[[Any], object]]:
     """What is measured, by name: of one PoP, then of the fleet."""
-    from edgetune.fleet.campaign.control import run_campaign
-    from edgetune.fleet.export.state import export_metrics
-    from edgetune.report.files import write_page
-    from edgetune.report.steps.rollout_status import rollout_status
-    from edgetune.rollout.guard import Guard
-    from edgetune.rollout.steps.check_health import check_health
-    from edgetune.rollout.steps.drain_hosts import drain_hosts
-    from edgetune.rollout.steps.find_orphans import find_orphans
-    from edgetune.rollout.steps.plan_rollout import plan_rollout
-    from edgetune.rollout.steps.sample_running import sample_running
-    from edgetune.rollout.steps.set_rollout_state import set_rollout_state
-
     free, guard = pops[-1], Guard(sys.exit)
 
     def epoch(context: Any) -> int:
@@ -280,8 +275,6 @@ def steps(pops: Sequence[str], rollout: str) -> dict[str, Callable[[Any], object
 
 def measured(folder: Path, step: Callable[[Any], object], rounds: int) -> dict[str, float]:
     """Run a step in this process, which ends with it; each round begins as an action does."""
-    from edgetune.base.errors import EdgetuneError
-
     requests, took = 0, []
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(rounds):
@@ -299,9 +292,8 @@ def measured(folder: Path, step: Callable[[Any], object], rounds: int) -> dict[s
     return {"requests": requests, "cpu_ms": min(took), "mb": grown / 1000}
 
 
-def main(library: str, folder: str, count: str, live: str, ended: str, rounds: str) -> None:
+def main(folder: str, count: str, live: str, ended: str, rounds: str) -> None:
     """Print the figures as JSON."""
-    sys.path.insert(0, library)
     place, pops = Path(folder), [f"p{number:04}" for number in range(int(count))]
     write_site(place, pops)
     (place / "reports").mkdir()

@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of the checkout with something wrong on purpose, and the library of a commit."""
+"""Copies of the checkout with something wrong on purpose."""
 
 from __future__ import annotations
 
-import io
 import shutil
-import subprocess
-import tarfile
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench._table import BenchError
 from lab import CHECKOUT
 
 LEFT_OUT = (".git", ".venv", ".edgetune", "__pycache__", ".*_cache", ".hypothesis")
@@ -50,16 +44,3 @@ def copy_checkout(to: Path, edits: Iterable[Edit] = ()) -> Path:
     for edit in edits:
         edit.apply(to)
     return to
-
-
-@contextmanager
-def library_of(commit: str) -> Iterator[Path]:
-    """The folder to import it from; BenchError where there is no such commit."""
-    words = ["git", "-C", str(CHECKOUT), "archive", commit, "lib/edgetune"]
-    done = subprocess.run(words, capture_output=True, check=False)
-    if done.returncode:
-        raise BenchError(f"--before: {done.stderr.decode().strip()}")
-    with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as place:
-        with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-            archive.extractall(place)
-        yield Path(place, "lib")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the boot hook takes on a virtual machine: the agent as it stands, and that of a commit.
+"""What the boot hook takes on a virtual machine.
 
-Both set the same settings, as many of a list as the machine takes, and keep them over boots. After
-each boot systemd tells the CPU time of the hook, with that of what follows it, and how long the
-network waited for it. The machine is emulated, and a busy controller makes all its times longer: so
-a start of Python is measured in the same boot, and the hook is counted in such starts, too.
+As many of a list of settings as the machine takes are set, and kept over boots. After each boot
+systemd tells the CPU time of the hook, with that of what follows it, and how long the network
+waited for it. The machine is emulated, and a busy controller makes all its times longer: so a start
+of Python is measured in the same boot, and the hook is counted in such starts, too.
 
 As root, with the packages of `edgetune lab up --machines`. Each boot takes half a minute or more.
 """
@@ -15,7 +15,6 @@ import contextlib
 import functools
 import json
 import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +22,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench._mutation import library_of
 from bench._ssh_peers import request_text
 from bench._table import BenchError, carry_out, count_chosen, options, shown, spread, told
 from edgetune.agent import bundle
@@ -34,16 +32,6 @@ from lab import pop
 HOST = "e000"
 BOOT_SECONDS = 900.0
 STARTS = 10
-# Up to 0.10 the agent was a part of what asks it.
-MAKE = """
-import sys
-sys.path.insert(0, sys.argv[1])
-try:
-    from edgetune.agent import bundle
-except ImportError:
-    from edgetune.hosts.agent import bundle
-sys.stdout.buffer.write(bundle.make())
-"""
 # SD_MESSAGE_UNIT_RESOURCES of systemd: what a unit has consumed, once it has ended.
 CONSUMED = """
 systemctl is-active --quiet edgetune edgetune-late && exit
@@ -60,7 +48,6 @@ used = resource.getrusage(resource.RUSAGE_CHILDREN)
 print((used.ru_utime + used.ru_stime) / {STARTS})
 """
 COLUMNS = {
-    "agent": "{agent}",
     "settings": "{count}",
     "CPU s (median, min..max)": told("cpu_s", "g"),
     "starts of Python": "{python_starts[median]:.1f}",
@@ -71,22 +58,18 @@ COLUMNS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status comes back."""
     parser = options(__doc__ or "")
-    parser.add_argument("--before", metavar="COMMIT", help="the agent of this commit, too")
-    chosen, rounds = count_chosen(parser, arguments, "rounds", 3, quick=1, what="boots of each, ")
-    show = shown("on a virtual machine; boots of each agent: {rounds}", COLUMNS, _more)
-    return carry_out("boot_hook", chosen, lambda: run(rounds, chosen.before), show)
+    chosen, rounds = count_chosen(parser, arguments, "rounds", 3, quick=1, what="boots, ")
+    show = shown("on a virtual machine; boots: {rounds}", COLUMNS, _more)
+    return carry_out("boot_hook", chosen, lambda: run(rounds), show)
 
 
 def _more(document: Mapping[str, Any]) -> None:
     for found in document["figures"]:
-        print(f"{found['agent']}: {', '.join(found['settings'])}")
+        print(", ".join(found["settings"]))
 
 
-def run(rounds: int, before: str | None) -> dict[str, Any]:
-    """The figures of each agent; BenchError where there can be no machine, or it goes wrong."""
-    agents = {"as it stands": bundle.make()}
-    if before:
-        agents[before] = agent_of(before)
+def run(rounds: int) -> dict[str, Any]:
+    """The figures; BenchError where there can be no machine, or it goes wrong."""
     with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as name:
         home = Path(name)
         try:
@@ -95,21 +78,11 @@ def run(rounds: int, before: str | None) -> dict[str, Any]:
             try:
                 machine = Machine(home)
                 machine.await_boot(1)
-                figures = [
-                    {"agent": name, **_measure(machine, agents[name], rounds)} for name in agents
-                ]
-                return {"rounds": rounds, "figures": figures}
+                return {"rounds": rounds, "figures": [_measure(machine, rounds)]}
             finally:
                 pop.down(home)
         except pop.LabError as error:
             raise BenchError(str(error)) from None
-
-
-def agent_of(commit: str) -> bytes:
-    """The text of the agent of a commit of this repository."""
-    with library_of(commit) as library:
-        own = [sys.executable, "-I", "-c", MAKE, str(library)]
-        return subprocess.run(own, capture_output=True, check=True).stdout
 
 
 class Machine:
@@ -117,7 +90,7 @@ class Machine:
 
     def __init__(self, home: Path) -> None:
         self._home = home
-        self.agent = b""
+        self._agent = bundle.make()
 
     def run(self, *command: str, stdin: bytes = b"") -> str:
         return pop.console(self._home, HOST, command, stdin, timeout=600)
@@ -127,7 +100,7 @@ class Machine:
 
     def reply(self, verb: str, **fields: Any) -> dict[str, Any]:
         """The whole reply of the agent."""
-        document = request_text(verb, fields, self.agent)
+        document = request_text(verb, fields, self._agent)
         found: dict[str, Any] = json.loads(self.run(*shlex.split(BOOTSTRAP), stdin=document))
         return found
 
@@ -161,8 +134,7 @@ class Machine:
         raise BenchError(f"boot {boots}: not in {BOOT_SECONDS:.0f} s")
 
 
-def _measure(machine: Machine, agent: bytes, rounds: int) -> dict[str, Any]:
-    machine.agent = agent
+def _measure(machine: Machine, rounds: int) -> dict[str, Any]:
     # It would move interrupts, and takes its own part of a boot.
     machine.shell("systemctl mask --now irqbalance")
     settings = _apply(machine)

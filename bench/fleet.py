@@ -3,7 +3,7 @@
 
 One curve has 200 PoPs with more and more rollouts that have ended: four in five are complete, all
 of them ended more than a day ago. The other has more and more PoPs, each with a rollout under way.
-Every PoP has 20 hosts in the inventory. With ``--before`` the library of a commit is measured, too.
+Every PoP has 20 hosts in the inventory.
 
 Requests are counted as StackStorm answers: 100 keys of a list each. No load balancer and no host
 answers, so a step is refused once what it reads of its PoP is read. Each step runs in a process
@@ -17,15 +17,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench._mutation import library_of
 from bench._served import ROOT
 from bench._table import BenchError, carry_out, count_chosen, options, shown
 
-STANDS = "as it stands"
 POPS = 200
 CURVES = {
     "ended": [(POPS, number) for number in (0, 2_000, 20_000, 100_000)],
@@ -35,7 +32,6 @@ CURVES = {
 _QUICK = {"ended": [(20, 0), (20, 100)], "pops": [(5, 0), (20, 0)]}
 _MEMORY = "/dev/shm"
 COLUMNS = {
-    "library": "{library}",
     "step": "{step}",
     "PoPs": "{pops:,}",
     "under way": "{living:,}",
@@ -49,44 +45,37 @@ COLUMNS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status comes back."""
     parser = options(__doc__ or "")
-    parser.add_argument("--before", metavar="COMMIT", help="the library of this commit, too")
     parser.add_argument("--only", choices=[*CURVES], help="one curve alone")
     chosen, rounds = count_chosen(parser, arguments, "rounds", 3, quick=1, what="of each, ")
     curves = _QUICK if chosen.quick else CURVES
     named = [chosen.only] if chosen.only else [*curves]
     points = [(name == "pops", *point) for name in named for point in curves[name]]
     show = shown("the least CPU of {rounds} rounds, and the requests of the last one", COLUMNS)
-    return carry_out("fleet", chosen, lambda: run(points, rounds, chosen.before), show)
+    return carry_out("fleet", chosen, lambda: run(points, rounds), show)
 
 
-def run(points: Sequence[tuple[bool, int, int]], rounds: int, before: str | None) -> dict[str, Any]:
-    """For each library, point and step: requests, CPU ms and MB; BenchError where one fails.
+def run(points: Sequence[tuple[bool, int, int]], rounds: int) -> dict[str, Any]:
+    """For each point and step: requests, CPU ms and MB; BenchError where one fails.
 
     A point says whether a rollout is under way on each PoP, and has the numbers of ``CURVES``.
     """
-    with ExitStack() as stack:
-        libraries = {STANDS: ROOT / "lib"}
-        if before:
-            libraries[before] = stack.enter_context(library_of(before))
-        figures = [
-            {"library": name, "pops": pops, "living": pops * lives, "ended": ended, **row}
-            for name, library in libraries.items()
-            for lives, pops, ended in points
-            for row in _measured(library, [pops, int(lives), ended, rounds])
-        ]
+    figures = [
+        {"pops": pops, "living": pops * lives, "ended": ended, **row}
+        for lives, pops, ended in points
+        for row in _measured([pops, int(lives), ended, rounds])
+    ]
     figures.sort(key=lambda row: row["step"])
     return {"rounds": rounds, "figures": figures}
 
 
-def _measured(library: Path, numbers: Sequence[int]) -> list[dict[str, Any]]:
+def _measured(numbers: Sequence[int]) -> list[dict[str, Any]]:
     # In memory, where there is such a place: much is written first.
     place = _MEMORY if Path(_MEMORY).is_dir() else None
     with tempfile.TemporaryDirectory(prefix="edgetune-bench-", dir=place) as folder:
-        program = str(Path(__file__).with_name("_fleet_site.py"))
-        words = [sys.executable, program, str(library), folder, *map(str, numbers)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        words = [sys.executable, "-m", "bench._fleet_site", folder, *map(str, numbers)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:
-        raise BenchError(f"{library}: {done.stderr.strip().splitlines()[-1:]}")
+        raise BenchError(f"{numbers}: {done.stderr.strip().splitlines()[-1:]}")
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 

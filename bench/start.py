@@ -2,8 +2,7 @@
 """What a step takes before it does anything, and what an answer of the agent takes on a host.
 
 Each step of a workflow is a process, on StackStorm as in the local runner. A process imports what
-its step imports and ends; the modules were compiled to bytecode before. With ``--before`` the
-library of a commit is measured, too.
+its step imports and ends; the modules were compiled to bytecode before.
 
 The agent travels with each request. On a host with a tuning it also lies compiled, which a request
 makes use of (decision 3). Here the host is this machine, which is only read: the requests change
@@ -22,14 +21,12 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 from unittest import mock
 
-from bench._mutation import library_of
 from bench._served import ROOT
 from bench._ssh_peers import request_text, run_program
 from bench._table import BenchError, carry_out, count_chosen, measure, options, shown, spread, told
@@ -38,7 +35,6 @@ from edgetune.agent.kept_copy import COMPILED
 from edgetune.agent.vocabulary.places import AGENT
 from edgetune.net.hosts.conversation import BOOTSTRAP
 
-STANDS = "library as it stands"
 STEPS = ("set_rollout_state", "check_health", "sample_hosts")
 # What the step imports late, once there is a host to ask.
 LATE = {"sample_hosts": ", paramiko"}
@@ -50,20 +46,18 @@ COLUMNS = {"what": "{what}", "step or verb": "{of}", "CPU ms (median, min..max)"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; the exit status comes back."""
     parser = options(__doc__ or "")
-    parser.add_argument("--before", metavar="COMMIT", help="the library of this commit, too")
     chosen, rounds = count_chosen(parser, arguments, "rounds", 20, quick=2, what="of each, ")
     show = shown("starts and answers of each: {rounds}", COLUMNS)
-    return carry_out("start", chosen, lambda: run(rounds, chosen.before), show)
+    return carry_out("start", chosen, lambda: run(rounds), show)
 
 
-def run(rounds: int, before: str | None) -> dict[str, Any]:
+def run(rounds: int) -> dict[str, Any]:
     """The CPU time of each start and answer, in ms; BenchError where one fails."""
-    with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as place, _libraries(before) as own:
+    with tempfile.TemporaryDirectory(prefix="edgetune-bench-") as place:
         peers: dict[tuple[str, str], Callable[[], None]] = {
             ("Python alone", "-"): partial(_start, "pass")
         }
-        for name, library in own.items():
-            peers.update({(name, step): partial(_start, _imports(library, step)) for step in STEPS})
+        peers.update({("a step", step): partial(_start, _imports(step)) for step in STEPS})
         roots = {COMPILING: Path(place, "new"), FOUND: Path(place, "known")}
         for root in roots.values():
             _show_this_machine(root)
@@ -80,25 +74,9 @@ def run(rounds: int, before: str | None) -> dict[str, Any]:
     return {"rounds": rounds, "figures": figures}
 
 
-@contextmanager
-def _libraries(before: str | None) -> Iterator[dict[str, Path]]:
-    """Where the library as it stands is, and that of the commit ``before``."""
-    found = {STANDS: ROOT / "lib"}
-    if not before:
-        yield found
-        return
-    with library_of(before) as library:
-        yield {**found, before: library}
-
-
-def _imports(library: Path, step: str) -> str:
-    # Up to 0.10 it was no part of a room.
-    rooms = ("report", "fleet", "")
-    room = next(own for own in rooms if (library / "edgetune" / own / "action.py").is_file())
-    action = f"{room}.action".strip(".")
-    late = LATE.get(step, "")
-    code = f"import edgetune.{action}, edgetune.rollout.steps.{step}{late}"
-    return f"import sys; sys.path.insert(0, {str(library)!r}); {code}"
+def _imports(step: str) -> str:
+    code = f"import edgetune.report.action, edgetune.rollout.steps.{step}{LATE.get(step, '')}"
+    return f"import sys; sys.path.insert(0, {str(ROOT / 'lib')!r}); {code}"
 
 
 def _start(code: str) -> None:

@@ -39,8 +39,7 @@ SHOWN = (
 EFFECTS = ("x1.25", "x1.5 from 120 min on")
 HARM = ("x1.25", "x1.5", "x1.5 from 120 min on", "x2")
 PEERS = ("Kayenta", "t-test over hosts, Lan-DeMets, linear", "AsympCS, baseline estimated")
-"""Those whose false rollbacks are shown for every scenario."""
-SOAKS = (("full", "x1.25"), ("full", "x1.5"), ("few", "x1.5"), ("full", "x0.8"), ("full", "x0.7"))
+"""Those whose false rollbacks are shown over all scenarios."""
 MOVED = ("moved load, ^0", "moved load, ^2", "moved load, ^4", "moved load, more, ^3")
 FLEETS = (
     *("as before", "better", "worse", *MOVED, "moved load, ^4, x1.08"),
@@ -90,16 +89,24 @@ def judges(figures: Document) -> str:
 
 
 def scenarios(figures: Document) -> str:
-    """False rollbacks and useless promotions, scenario by scenario."""
-    false = {(row["scenario"], row["method"]): row for row in figures["false_rollbacks"]}
-    rows = []
-    for (scenario, method), row in false.items():
-        if method == "edgetune":
-            peers = [_percent(false.get((scenario, peer))) for peer in PEERS]
-            rows.append([scenario, _wilson(row), *peers, _percent(row["improved"])])
-    columns = [f"of {peer.replace(',', ';')}" for peer in PEERS]
-    headings = ["scenario", "false rollbacks of edgetune (%)", *columns, "useless ones promoted"]
-    return table(", ".join(headings), rows)
+    """The least and the most false rollbacks of all scenarios, and useless promotions of ours."""
+    rates = {
+        method: {row["scenario"]: row["rate"] for row in _of(method, figures)}
+        for method in ("edgetune", *PEERS)
+    }
+    useless = {row["scenario"]: row["improved"]["rate"] for row in _of("edgetune", figures)}
+    every = {**rates, "edgetune, useless ones promoted": useless}
+    rows = [[method, *_ends(own)] for method, own in every.items()]
+    return table("judge, least false rollbacks (%), most", rows)
+
+
+def _ends(rates: Mapping[str, float]) -> list[str]:
+    ranked = sorted(rates.items(), key=lambda item: item[1])
+    return [f"{_share(rate)} ({name})" for name, rate in (ranked[0], ranked[-1])]
+
+
+def _of(method: str, figures: Document) -> list[Row]:
+    return [row for row in figures["false_rollbacks"] if row["method"] == method]
 
 
 def behind(figures: Document) -> str:
@@ -120,17 +127,6 @@ def behind(figures: Document) -> str:
     return table("scenario, effect, judge, its false rollbacks (%), edgetune finds, it finds", rows)
 
 
-def soaks(figures: Document) -> str:
-    """Minutes that a soak has to last for 90 % power, of ours and of peers that are as valid."""
-    found = {(row["method"], row["scenario"], row["effect"]): row for row in figures["found_by"]}
-    methods = dict.fromkeys(method for method, *_ in found if method in SHOWN)
-    rows = [
-        [method, *(_minute(found.get((method, *case)), 0.9) for case in SOAKS)]
-        for method in methods
-    ]
-    return table(", ".join(["judge", *map(" ".join, SOAKS)]), rows)
-
-
 def earlier(figures: Document) -> str:
     """Where a peer that is as valid has found half of the harm earlier than ours: the first."""
     cases: dict[tuple[str, str], list[Row]] = {}
@@ -142,8 +138,8 @@ def earlier(figures: Document) -> str:
         ours = next(row for row in found if row["method"] == "edgetune")
         first = min(found, key=lambda row: minute_of(row, 0.5))
         if minute_of(first, 0.5) < minute_of(ours, 0.5) - A_LOOK:
-            peer = first["method"], _share(first["false"]), _minute(first, 0.5)
-            rows.append([*case, _minute(ours, 0.5), *peer])
+            peer = first["method"], _share(first["false"]), _minute(first)
+            rows.append([*case, _minute(ours), *peer])
     return table(
         "scenario, effect, edgetune (minute), judge, its false ones (%), it (minute)", rows
     )
@@ -235,10 +231,8 @@ def _found(row: Row | None) -> str:
     return f"{row['rate']:.2f}" + (f" ({minutes['median']:.0f})" if minutes else "")
 
 
-def _minute(row: Row | None, share: float) -> str:
-    if row is None:
-        return "-"
-    minute = minute_of(row, share)
+def _minute(row: Row) -> str:
+    minute = minute_of(row, 0.5)
     return f"{minute:.0f}" if math.isfinite(minute) else f"> {row['minutes'][-1]}"
 
 
@@ -249,10 +243,6 @@ def _rolled_back(row: Row) -> str:
 
 def _percent(row: Row | None) -> str:
     return "-" if row is None else _share(row["rate"])
-
-
-def _wilson(row: Row) -> str:
-    return f"{_share(row['rate'])} ({100 * row['low']:.1f} to {100 * row['high']:.1f})"
 
 
 def _range(rows: Sequence[Row], key: str) -> str:
@@ -268,7 +258,6 @@ SECTIONS = {
     "judges": judges,
     "scenarios": scenarios,
     "behind": behind,
-    "soaks": soaks,
     "earlier": earlier,
     "fleets": fleets,
     "margins": margins,

@@ -35,6 +35,12 @@ def rate(said: Sequence[bool]) -> dict[str, float]:
     return {"rate": sum(said) / len(said), "low": low, "high": high, "replicates": len(said)}
 
 
+def holds(bounds: Sequence[float | None], truth: float) -> bool:
+    """Whether an interval, one end of which may be open, has the truth in it."""
+    low, high = bounds
+    return (low or 0.0) <= truth <= (math.inf if high is None else high)
+
+
 def false_rollbacks(trials: Trials) -> list[dict[str, Any]]:
     """Per scenario and method: how often it rolls back without an effect, and how often it calls
     nothing an improvement."""

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bench._table import carry_out, options, simulations_chosen
-from bench.judge.figures import rate
+from bench.judge.figures import holds, rate
 from bench.judge.parts import Parts
 from bench.judge.peers import improved
 from bench.judge.peers.lan_demets import LanDeMets, power_family
@@ -198,7 +198,7 @@ def outcome(name: str, seed: int, number: int) -> dict[str, Any]:
         "promoted": look.decision is Decision.PROMOTE,
         "rolled_back": _minute(fleet, look),
         "doubts": sorted({doubt.kind for doubt in look.doubts}),
-        "covered": _covers(row, fleet.truth),
+        "covered": holds(row.interval, fleet.truth),
         "unlike": _is_unlike(row),
         "ratio": row.ratio,
         "peer": {
@@ -212,11 +212,6 @@ def _minute(fleet: Fleet, look: Look) -> int | None:
     if look.decision is not Decision.ROLL_BACK or look.moment is None:
         return None
     return fleet.soak * look.moment.number // fleet.looks
-
-
-def _covers(row: Effect, truth: float) -> bool:
-    low, high = row.interval
-    return (low or 0.0) <= truth <= (math.inf if high is None else high)
 
 
 def _is_unlike(row: Effect) -> bool:

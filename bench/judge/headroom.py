@@ -26,20 +26,18 @@ from typing import Any
 import numpy as np
 
 from bench._table import carry_out, options, print_figures, shown, simulations_chosen
-from bench.judge.figures import rate
+from bench.judge.figures import holds, rate
 from bench.judge.parts import Parts
-from bench.judge.production import MINUTE, plan_of
+from bench.judge.production import MINUTE, options_of, plan_of, strata_of, window_of
 from bench.judge.scenarios import Array, lasting_noise
 from bench.judge.targets import COVERED, Target
 from edgetune.base.documents.baseline import Baseline, Block
 from edgetune.base.documents.look import Headroom
 from edgetune.base.documents.metric import READINGS, Metric
-from edgetune.base.documents.options import Options
-from edgetune.base.documents.plan import Groups, Intent
+from edgetune.base.documents.plan import Intent
 from edgetune.judge.facts import window_facts
 from edgetune.judge.headroom import headrooms, ring_headroom
 from edgetune.judge.loads import SPANS_AFTER, SPANS_BEFORE, count_loads
-from edgetune.judge.measured_share import Coverage
 from edgetune.judge.series import Series, Window
 
 COUNT, QUICK = 400, 10
@@ -147,37 +145,25 @@ def rollout(site: Site, dice: np.random.Generator) -> dict[str, Any]:
     truths["control_after"] = middle
     low, high = found.interval
     return {
-        "knees": {name: _holds(own.bounds, truths[name]) for name, own in found.groups.items()},
-        "ratio": _holds(found.interval, ratio) if found.ratio else None,
+        "knees": {
+            name: own.bounds and holds(own.bounds, truths[name])
+            for name, own in found.groups.items()
+        },
+        "ratio": holds(found.interval, ratio) if found.ratio else None,
         "width": math.log(high / low) if found.ratio and low and high else None,
-        "bound": _holds(found.interval, ratio) if any(found.interval) else None,
+        "bound": holds(found.interval, ratio) if any(found.interval) else None,
         "headroom": found,
         "load": math.log(middle),
         "peer": peer(load[:, site.minutes :], time[:, site.minutes :], test, site),
     }
 
 
-def _holds(bounds: Sequence[float | None] | None, truth: float) -> bool | None:
-    """Whether bounds hold it, None where there are none."""
-    if bounds is None:
-        return None
-    low, high = bounds
-    return (low or 0.0) <= truth <= (math.inf if high is None else high)
-
-
 def judged(
     packets: Array, time: Array, test: Array, minutes: int, seed: int
 ) -> tuple[Headroom, float]:
     """The headroom as a rollout tells it, and what load of a host is usual."""
-    names = [str(host) for host in range(len(test))]
-    strata = {
-        "0": Groups(
-            [name for name, own in zip(names, test) if own],
-            [name for name, own in zip(names, test) if not own],
-        )
-    }
-    options = Options(seed=seed, soak=MINUTE * minutes, warmup=0.0, looks=BLOCKS)
-    plan = plan_of(Intent("improve", METRIC, 0.0), [], options, strata)
+    names, strata = [str(host) for host in range(len(test))], strata_of(test)
+    plan = plan_of(Intent("improve", METRIC, 0.0), [], options_of(minutes, BLOCKS, seed), strata)
     plan = replace(plan, definitions={METRIC: DEFINED})
     window = _window(packets, time, slice(0, minutes))
     facts = window_facts(window)
@@ -195,23 +181,11 @@ def judged(
 
 
 def _window(packets: Array, time: Array, part: slice) -> Window:
-    hosts, bins = packets[:, part].shape
-    start, end = MINUTE * part.start, MINUTE * part.stop
-    series = Series(time[:, part], np.where(np.isnan(time[:, part]), np.nan, 1.0))
-    return Window(
-        hosts=tuple(map(str, range(hosts))),
-        start=start,
-        end=end,
-        slot=MINUTE,
-        metrics={METRIC: series},
-        exposures={METRIC: READINGS},
-        packets=packets[:, part],
-        samples=np.full(hosts, bins),
-        newest=np.full(hosts, end),
-        flaws={},
-        coverage=Coverage(np.full(hosts, end - start), {}, {}),
-        boots={},
-    )
+    times = time[:, part]
+    series = Series(times, np.where(np.isnan(times), np.nan, 1.0))
+    read = np.full(len(times), times.shape[1])
+    exposures = {METRIC: READINGS}
+    return window_of(part.start, {METRIC: series}, exposures, packets[:, part], {METRIC: read})
 
 
 def peer(load: Array, time: Array, test: Array, site: Site) -> dict[str, bool | None]:
@@ -314,8 +288,8 @@ def _rings(outcomes: Sequence[Mapping[str, Any]], ratio: float) -> dict[str, Any
         ring = {str(at): [own["headroom"]] for at, own in enumerate(outcomes[first : first + RING])}
         (found,) = ring_headroom(ring, {METRIC: DEFINED})
         after = found.loads.get("control_after")
-        ratios.append(_holds(found.over.interval, ratio) if found.over else None)
-        loads.append(_holds(after.interval, load) if after else None)
+        ratios.append(holds(found.over.interval, ratio) if found.over else None)
+        loads.append(holds(after.interval, load) if after else None)
     return {"ring_ratios": _told(ratios), "ring_loads": _told(loads)}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.judge.figures import rate
+from bench.judge.figures import holds, rate
 from bench.judge.production import drops_alone, judge_soak
 from bench.judge.scenarios import Replicate, lasting_noise
 from bench.judge.trials import Each
@@ -125,12 +125,7 @@ def figures_of(promise: Promise, looks: Sequence[Look]) -> dict[str, Any]:
         "margin": promise.margin,
         "promoted": rate([look.decision is Decision.PROMOTE for look in looks]),
         "rolled_back": rate([look.decision is Decision.ROLL_BACK for look in looks]),
-        "covered": rate([_covers(row.interval, promise.ratio) for row in rows]),
+        "covered": rate([holds(row.interval, promise.ratio) for row in rows]),
         "bias": float(np.mean(errors)),
         "deviation": float(np.std(errors)),
     }
-
-
-def _covers(interval: Sequence[float | None], ratio: float) -> bool:
-    low, high = interval
-    return (low or 0.0) <= ratio <= (math.inf if high is None else high)

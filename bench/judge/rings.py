@@ -12,25 +12,20 @@ from __future__ import annotations
 
 import math
 import sys
-import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from unittest import mock
 
 import numpy as np
 
 from bench._table import print_table
-from bench.judge.figures import wilson
-from bench.judge.production import ALPHA, METRIC, MINUTE, _strata, _window, plan_of
+from bench.judge.figures import holds, wilson
+from bench.judge.production import ALPHA, METRIC, begun, soak_windows, take_looks
 from bench.judge.scenarios import SCENARIOS, draw
-from edgetune.base.documents.look import Look, Moment
-from edgetune.base.documents.options import Options
+from edgetune.base.documents.look import Look
 from edgetune.base.documents.plan import Intent
 from edgetune.base.documents.words import Decision
 from edgetune.judge import ring as ring_judge
-from edgetune.judge.comparison import Comparison
-from edgetune.judge.look import judge, too_little
-from edgetune.judge.measured import measure_baseline, measure_block
 from edgetune.judge.multiplicity import view_of_harm
 from edgetune.judge.ring import PopRecord, decide_ring
 
@@ -66,36 +61,10 @@ class Found:
 
 def soak(dice: np.random.Generator, effect: float) -> tuple[PopRecord, Look]:
     """One PoP's record, and the look that ended its soak."""
-    drops = draw(SCENARIOS["few"], dice, effect)
-    series, strata = drops.metrics[0], _strata(drops)
-    baseline_bins, bins = series.before.shape[1], series.after.shape[1]
-    seed = zlib.crc32(series.before.tobytes())
-    options = Options(
-        alpha_harm=ALPHA,
-        alpha_benefit=ALPHA,
-        seed=seed,
-        soak=MINUTE * bins,
-        warmup=0.0,
-        interval=int(MINUTE),
-        looks=LOOKS,
-    )
-    plan = plan_of(Intent("improve", METRIC, 0.0), [], options, strata)
-    before = {METRIC: (series.before, series.before_exposure)}
-    baseline = measure_baseline(_window(before, 0), strata)
-    look, record = None, PopRecord(plan, strata, baseline, [])
-    for number in range(LOOKS):
-        part = slice(bins * number // LOOKS, bins * (number + 1) // LOOKS)
-        seen = {METRIC: (series.after[:, part], series.after_exposure[:, part])}
-        window = _window(seen, baseline_bins + part.start)
-        blocks = [*record.blocks, measure_block(window, strata, baseline)]
-        record = PopRecord(plan, strata, baseline, blocks)
-        compared = Comparison(plan, strata, baseline, blocks)
-        moment = Moment(number + 1, LOOKS, (number + 1) / LOOKS)
-        look = judge(compared, too_little(compared), moment, look)
-        if look.decision is Decision.ROLL_BACK:
-            break
-    assert look is not None
-    return record, look
+    drawn = draw(SCENARIOS["few"], dice, effect)
+    alone = replace(drawn, metrics=drawn.metrics[:1])
+    record = begun(alone, Intent("improve", METRIC, 0.0), LOOKS)
+    return take_looks(record, soak_windows(alone, LOOKS))
 
 
 def simulate(pops: int, truth: str, campaigns: int, seed: int = 1) -> Found:
@@ -129,13 +98,8 @@ def _campaign(found: Found, dice: np.random.Generator) -> None:
     effect = ruling.over.effect
     if effect and effect.next_pop:
         found.ratios.append(effect.ratio)
-        found.covered += _inside(effect.interval, ratio)
-        found.followed += _inside(effect.next_pop, math.exp(true[-1]))
-
-
-def _inside(bounds: list[float | None], value: float) -> bool:
-    low, high = bounds
-    return (low or 0.0) <= value <= (math.inf if high is None else high)
+        found.covered += holds(effect.interval, ratio)
+        found.followed += holds(effect.next_pop, math.exp(true[-1]))
 
 
 def show(rows: list[Found]) -> None:

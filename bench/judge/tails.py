@@ -28,19 +28,24 @@ from bench.judge.figures import rate
 from bench.judge.peers.distributions import is_slower
 from bench.judge.peers.kayenta import MARGINAL, classify, score
 from bench.judge.peers.kayenta import Metric as Configured
-from bench.judge.production import ALPHA, MINUTE, judge_soak, plan_of
+from bench.judge.production import (
+    ALPHA,
+    MINUTE,
+    judge_soak,
+    options_of,
+    plan_of,
+    strata_of,
+    take_looks,
+    window_of,
+)
 from bench.judge.scenarios import Array, Replicate, Series, lasting_noise
 from edgetune.agent.vocabulary.buckets import BOUNDS
-from edgetune.base.documents.look import Moment
 from edgetune.base.documents.metric import REQUESTS, Histogram, Metric
-from edgetune.base.documents.options import Options
-from edgetune.base.documents.plan import Groups, Intent
+from edgetune.base.documents.plan import Intent
 from edgetune.base.documents.words import Decision
-from edgetune.judge.comparison import Comparison
-from edgetune.judge.look import judge, too_little
-from edgetune.judge.measured import measure_baseline, measure_block
-from edgetune.judge.measured_share import Coverage
+from edgetune.judge.measured import measure_baseline
 from edgetune.judge.quantiles import quantile
+from edgetune.judge.ring import PopRecord
 from edgetune.judge.series import Requests, Window
 from edgetune.judge.series import Series as Counted
 
@@ -108,31 +113,19 @@ def _below(pace: Array, later: float) -> Array:
 
 def by_histogram(drawn: Drawn, name: str) -> bool:
     """Whether a quantile of all requests shows harm at any look."""
-    groups: dict[bool, list[str]] = {True: [], False: []}
-    for host, test in enumerate(drawn.test):
-        groups[bool(test)].append(str(host))
-    strata = {"0": Groups(groups[True], groups[False])}
-    times = {"soak": MINUTE * MINUTES, "warmup": 0.0, "interval": MINUTE, "looks": LOOKS}
-    seed = zlib.crc32(drawn.pace.tobytes())
-    options = Options(alpha_harm=ALPHA, alpha_benefit=ALPHA, seed=seed, **times)  # type: ignore[arg-type]
+    strata, seed = strata_of(drawn.test), zlib.crc32(drawn.pace.tobytes())
+    options = options_of(MINUTES, LOOKS, seed)
     metric = Metric(name, "took {much} time", unit="ms", histogram=QUANTILES[name])
     plan = plan_of(Intent("improve", name, 0.0), [], options, strata)
     plan = replace(plan, definitions={name: metric})
     half = MINUTES // 2
     halves = [drawn.counts(slice(0, half)), drawn.counts(slice(half, MINUTES))]
-    baseline = measure_baseline(_window(name, 0, MINUTES, halves), strata)
-    blocks, look = [], None
-    for number in range(1, LOOKS + 1):
-        part = _part(number)
-        counts = [drawn.counts(part), np.zeros((2 * HOSTS, len(BOUNDS)))]
-        window = _window(name, part.start, part.stop, counts)
-        blocks.append(measure_block(window, strata, baseline))
-        compared = Comparison(plan, strata, baseline, [*blocks])
-        moment = Moment(number, LOOKS, number / LOOKS)
-        look = judge(compared, too_little(compared), moment, look)
-        if look.decision is Decision.ROLL_BACK:
-            return True
-    return False
+    baseline = measure_baseline(_window(name, slice(0, MINUTES), halves), strata)
+    nothing = np.zeros((2 * HOSTS, len(BOUNDS)))
+    parts = map(_part, range(1, LOOKS + 1))
+    windows = (_window(name, part, [drawn.counts(part), nothing]) for part in parts)
+    _, look = take_looks(PopRecord(plan, strata, baseline, []), windows)
+    return look.decision is Decision.ROLL_BACK
 
 
 def _part(number: int) -> slice:
@@ -140,27 +133,18 @@ def _part(number: int) -> slice:
     return slice(MINUTES + EACH * (number - 1), MINUTES + EACH * number)
 
 
-def _window(name: str, first: int, last: int, halves: list[Array]) -> Window:
-    hosts, bins = 2 * HOSTS, last - first
-    unknown = np.full((hosts, bins), np.nan)
-    seconds = np.full(hosts, MINUTE * bins)
-    start, end = MINUTE * first, MINUTE * last
-    quarter = (end - start) / 4
-    requests = Requests((start + quarter, end - quarter), np.stack(halves, axis=1))
-    return Window(
-        hosts=tuple(map(str, range(hosts))),
-        start=start,
-        end=end,
-        slot=MINUTE,
-        metrics={name: Counted(unknown, unknown)},
-        exposures={name: REQUESTS},
-        packets=np.ones((hosts, bins)),
-        samples=np.full(hosts, bins),
-        newest=np.full(hosts, end),
-        flaws={},
-        coverage=Coverage(seconds, {name: seconds}, {}),
-        boots={},
-        histograms={OF: requests},
+def _window(name: str, part: slice, halves: list[Array]) -> Window:
+    shape = (2 * HOSTS, part.stop - part.start)
+    unknown, read = np.full(shape, np.nan), np.full(shape[0], shape[1])
+    quarter = MINUTE * shape[1] / 4
+    within = (MINUTE * part.start + quarter, MINUTE * part.stop - quarter)
+    return window_of(
+        part.start,
+        {name: Counted(unknown, unknown)},
+        {name: REQUESTS},
+        np.ones(shape),
+        {name: read},
+        {OF: Requests(within, np.stack(halves, axis=1))},
     )
 
 

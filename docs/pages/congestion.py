@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from docs.pages.entries import entry
-from docs.pages.markdown import code, page, table
+from docs.pages.markdown import code, items, page
 from edgetune.base.documents.congestion import Terms, Thresholds
 from edgetune.base.options import Option, options_of
 from edgetune.wings.congestion.entry import APPLIERS
@@ -22,14 +22,13 @@ def congestion_page() -> str:
 
 
 def _table(options: list[Option]) -> str:
-    rows = [(code(own.name), _type_of(own), _usual(own), own.bounds, own.means) for own in options]
-    return table("field, type, usual, bounds, meaning", rows)
+    return items(f"{code(own.name)} ({_bounds_of(own)}): {own.means}" for own in options)
 
 
-def _type_of(option: Option) -> str:
-    if option.is_time:
-        return "duration"
-    return {"int": "whole number", "float": "number", "str": "text"}.get(option.type, "texts")
+def _bounds_of(option: Option) -> str:
+    kind = {"int": "whole number", "float": "number", "str": "text"}.get(option.type, "texts")
+    told = "duration" if option.is_time else kind, option.bounds, f"default {_usual(option)}"
+    return ", ".join(filter(None, told))
 
 
 def _usual(option: Option) -> str:

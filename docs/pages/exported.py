@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.pages.markdown import code, codes, page, table
+from docs.pages.markdown import code, items, page, table
 from edgetune.base.files import load_yaml
 from edgetune.fleet.export.families import FAMILIES
 
@@ -13,12 +13,11 @@ RULES = "deploy/prometheus/edgetune.rules.yaml"
 
 
 def exported_page(root: Path) -> str:
-    rows = [(code(own.name), own.type, codes(own.labels), own.help) for own in FAMILIES]
-    return page(
-        "exported-metrics",
-        families=table("metric, type, labels, what it says", rows),
-        alerts=_alerts(root),
+    families = (
+        f"{code(own.name)} ({', '.join([own.type, *map(code, own.labels)])}): {own.help}"
+        for own in FAMILIES
     )
+    return page("exported-metrics", families=items(families), alerts=_alerts(root))
 
 
 def _alerts(root: Path) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
-from docs.pages.markdown import code, page, table
+from docs.pages.markdown import code, items, page
 from docs.pages.words import words
 from edgetune.intent.tuning import Applicability
 
@@ -15,11 +15,11 @@ def facts_page() -> str:
     given = words("applies_to", (field.name for field in fields(Applicability)))
     return page(
         "facts",
-        facts=_table("fact", words("facts")),
-        nic=_table("fact", words("nic")),
-        applies_to=_table("field", given),
+        facts=_listed(words("facts")),
+        nic=_listed(words("nic")),
+        applies_to=_listed(given),
     )
 
 
-def _table(heading: str, told: Mapping[str, str]) -> str:
-    return table(f"{heading}, meaning", [(code(name), text) for name, text in told.items()])
+def _listed(told: Mapping[str, str]) -> str:
+    return items(f"{code(name)}: {text}" for name, text in told.items())

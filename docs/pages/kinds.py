@@ -17,16 +17,17 @@ def kinds_page() -> str:
     unordered = codes(name for name, kind in KINDS.items() if not kind.ordered)
     return page(
         "kinds",
-        kinds=table(
-            "kind, set on, value, example, asks for at least, on, what it is",
-            map(_row, KINDS.values()),
-        ),
+        kinds=items(map(_told, KINDS.values())),
         targets=table("field, of, meaning", _targets()),
         orders=items(
             [
                 f"Disruptions, from the least to the most: {codes(DISRUPTIONS)}.",
                 f"Kinds that do not know `only`: {unordered}.",
             ]
+        ),
+        experimental=paragraph(
+            f"{', '.join(SYSTEMS[own] for own in EXPERIMENTAL)} is *experimental*: "
+            "no real host has run these kinds yet."
         ),
         filters=paragraph(
             f"A text with an expression has at most {expressions.MOST_CHARACTERS:,} characters. "
@@ -44,22 +45,15 @@ def _targets() -> list[tuple[str, ...]]:
     return [(code(field), codes(names), meaning) for (field, meaning), names in found.items()]
 
 
-def _row(kind: Kind) -> tuple[str, ...]:
-    return (
-        code(kind.name),
-        codes(kind.target) or "nothing",
-        kind.takes,
-        code(", ".join(f"{key}: {_plain(value)}" for key, value in kind.example.items())),
-        kind.disruption,
-        _systems(kind),
-        kind.summary,
-    )
+def _told(kind: Kind) -> str:
+    example = code(", ".join(f"{key}: {_plain(value)}" for key, value in kind.example.items()))
+    bounds = f"{kind.disruption}; {_systems(kind)}"
+    return f"{code(kind.name)} ({bounds}). {kind.summary} Value: {kind.takes} {example}"
 
 
 def _systems(kind: Kind) -> str:
     """The systems of the hosts that have it; what a BMC sets does not depend on them."""
-    names = [SYSTEMS[own] + " (*experimental*)" * (own in EXPERIMENTAL) for own in kind.systems]
-    return "any" if kind.by_bmc else ", ".join(names)
+    return "any" if kind.by_bmc else ", ".join(SYSTEMS[own] for own in kind.systems)
 
 
 def _plain(value: Any) -> str:

@@ -100,14 +100,14 @@ def _readings(metrics: Catalogue) -> str:
 
 def _of_hosts(told: Entry | None) -> str:
     if not told:
-        return "not there"
-    linux, freebsd = (told.get(name, "not there") for name in ("from", "freebsd"))
+        return ""
+    linux, freebsd = (told.get(name, "-") for name in ("from", "freebsd"))
     return f"{linux}" if freebsd == "the same" else f"{linux}; FreeBSD: {freebsd}"
 
 
 def _series(told: Entry | None) -> str:
     if not told:
-        return "not there"
+        return ""
     given = told["series"]
     names = [given] if isinstance(given, str) else _texts(given)
     matchers = f"{{{told['matchers']}}}" if "matchers" in told else ""
@@ -120,7 +120,7 @@ def _series(told: Entry | None) -> str:
 
 def _column(told: Entry | None) -> str:
     if not told:
-        return "not there"
+        return ""
     buckets = f", its buckets {code(told['buckets'])}" if "buckets" in told else ""
     return code(told["column"]) + buckets
 

@@ -7,23 +7,22 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from docs.pages.markdown import Document, code, codes, documents, page, paragraph, table, yes
+from docs.pages.markdown import Document, code, codes, documents, items, page, paragraph, table, yes
 from docs.pages.metadata import DURATION
 from edgetune.base.files import load_yaml
 
 _INNER = "(inner) "
 """What the description of an action begins with that workflows and rules alone call."""
 
-_COLUMNS = "parameter, value, meaning"
+_USUAL_TIMEOUT = 60
+"""Seconds that an action may take; a workflow has no such bound."""
 
 Rows = Mapping[str, tuple[str, ...]]
-"""Of a table of parameters, by name."""
+"""Name, value and meaning of parameters, by name."""
 
 
 def configuration_page(root: Path) -> str:
-    return page(
-        "configuration", options=_parameter_table("option", load_yaml(root / "config.schema.yaml"))
-    )
+    return page("configuration", options=_listed(_rows_of(load_yaml(root / "config.schema.yaml"))))
 
 
 def actions_page(root: Path) -> str:
@@ -35,19 +34,29 @@ def actions_page(root: Path) -> str:
     shared = _shared(people)
     return page(
         "actions",
-        workflows=_with_parameters(_listed("workflow", flows), flows, shared),
-        actions=_with_parameters(_listed("action", actions), actions, shared),
-        shared=table(_COLUMNS, shared.values()),
-        inner=_listed("action or workflow", inner),
+        workflows="\n\n".join(_section(item, shared) for item in flows),
+        actions="\n\n".join(_section(item, shared) for item in actions),
+        shared=_listed(shared),
+        inner=paragraph(f"{codes(item['name'] for item in inner)}."),
     )
 
 
-def _listed(heading: str, actions: Iterable[Document]) -> str:
-    rows = [
-        (code(item["name"]), item["description"].removeprefix(_INNER), _timeout_of(item))
-        for item in actions
-    ]
-    return table(f"{heading}, what it does, timeout", rows)
+def _section(action: Document, shared: Rows) -> str:
+    """What it does, and its parameters: the name alone of each that is like those of others."""
+    own = _rows_of(action["parameters"])
+    common = codes(each for each, row in own.items() if shared.get(each) == row)
+    others = _listed({each: row for each, row in own.items() if shared.get(each) != row})
+    told = _told_of(action) + (f" Parameters: {common}." if common else "")
+    return "\n\n".join(
+        [f"### {code(action['name'])}", paragraph(told), *([others] if others else [])]
+    )
+
+
+def _told_of(action: Document) -> str:
+    """What it does, and how long it may run where that is not as usual."""
+    bound = action["parameters"].get("timeout", {}).get("default", _USUAL_TIMEOUT)
+    told = "" if bound == _USUAL_TIMEOUT else f" Timeout {bound} s."
+    return str(action["description"]).removeprefix(_INNER) + told
 
 
 def rules_page(root: Path) -> str:
@@ -61,24 +70,20 @@ def rules_page(root: Path) -> str:
 
 
 def chat_page(root: Path) -> str:
-    rows = [
-        (
-            codes(item["display"] for item in alias["formats"]),
-            code(alias["action_ref"]),
-            alias["description"],
-        )
+    commands = (
+        f"{codes(item['display'] for item in alias['formats'])}: {alias['description']} "
+        f"({code(alias['action_ref'])})"
         for alias in sorted(documents(root, "aliases"), key=_changes_something)
-    ]
-    return page("chat", commands=table("command, action, what it does", rows))
+    )
+    return page("chat", commands=items(commands))
 
 
-def _parameter_table(heading: str, parameters: Document) -> str:
-    """What each parameter or option is; those of the runner, without description, are left out."""
-    return table(f"{heading}, value, meaning", _rows_of(parameters).values())
+def _listed(rows: Rows) -> str:
+    return items(f"{name} ({value}): {meaning}" for name, value, meaning in rows.values())
 
 
 def _rows_of(parameters: Document) -> Rows:
-    """A row for each, by name."""
+    """A row for each parameter or option; those of the runner have no description, and none."""
     return {
         name: (
             code(name),
@@ -91,11 +96,14 @@ def _rows_of(parameters: Document) -> Rows:
 
 
 def _value_of(parameter: Document) -> str:
-    """Its type, and its default in brackets."""
-    kind = type_of(parameter)
+    """Its type and its default, unless that is empty."""
+    kind, default = type_of(parameter), parameter.get("default")
     if parameter.get("required"):
         return f"{kind}, required"
-    return f"{kind} ({code(parameter['default'])})" if "default" in parameter else kind
+    if default in (None, "", []):
+        return kind
+    given = "from the context" if "{{" in str(default) else code(default)
+    return f"{kind}, default {given}"
 
 
 def type_of(parameter: Document) -> str:
@@ -116,26 +124,6 @@ def type_of(parameter: Document) -> str:
     return kind
 
 
-def _with_parameters(summary: str, actions: Iterable[Document], shared: Rows) -> str:
-    """The summary, and one table for all actions with the same parameters beside shared ones."""
-    names_by_text: dict[tuple[str, str], list[str]] = {}
-    for action in actions:
-        own = _rows_of(action["parameters"])
-        common = codes(each for each, row in own.items() if shared.get(each) == row)
-        others = [row for each, row in own.items() if shared.get(each) != row]
-        if own:
-            text = (common, table(_COLUMNS, others) if others else "")
-            names_by_text.setdefault(text, []).append(action["name"])
-    parts = [summary]
-    for (common, rest), names in names_by_text.items():
-        if rest:
-            beside = f", beside {common}" if common else ""
-            parts += [paragraph(f"Parameters of {codes(names)}{beside}:"), rest]
-        else:
-            parts.append(paragraph(f"{codes(names)}: {common}."))
-    return "\n\n".join(parts)
-
-
 def _shared(actions: Iterable[Document]) -> Rows:
     """Of each parameter that several have in one way, the way that most have."""
     times = Counter(
@@ -148,26 +136,17 @@ def _shared(actions: Iterable[Document]) -> Rows:
     return found
 
 
-def _timeout_of(action: Document) -> str:
-    """How long it may run; what only announces takes no time."""
-    given = action["parameters"].get("timeout")
-    return f"{given['default']} s" if given else ""
-
-
 def _rules(root: Path) -> str:
-    rows = [
-        (
-            code(rule["name"]),
-            " ".join(
-                [code(rule["trigger"]["type"]), _pairs(rule["trigger"].get("parameters", {}))]
-            ),
-            code(rule["action"]["ref"]),
-            yes(rule["enabled"]),
-            rule["description"],
-        )
-        for rule in documents(root, "rules")
-    ]
-    return table("rule, trigger, action, enabled, what it does", rows)
+    return items(map(_rule, documents(root, "rules")))
+
+
+def _rule(rule: Document) -> str:
+    trigger = rule["trigger"]
+    when = " ".join([code(trigger["type"]), *filter(None, [_pairs(trigger.get("parameters", {}))])])
+    off = "" if rule["enabled"] else " (disabled)"
+    return (
+        f"{code(rule['name'])}{off}: {rule['description']} {when} -> {code(rule['action']['ref'])}"
+    )
 
 
 def _sensors(root: Path) -> str:
@@ -184,15 +163,11 @@ def _sensors(root: Path) -> str:
 
 
 def _triggers(root: Path) -> str:
-    rows = [
-        (
-            code(f"edgetune.{trigger['name']}"),
-            codes(trigger["payload_schema"]["properties"]),
-            trigger["description"],
-        )
+    return items(
+        f"{code('edgetune.' + trigger['name'])}: {trigger['description']} "
+        f"Payload: {codes(trigger['payload_schema']['properties'])}."
         for trigger in documents(root, "triggers")
-    ]
-    return table("trigger, payload, when", rows)
+    )
 
 
 def _policies(root: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.pages.markdown import code, items, page, table
+from docs.pages.markdown import code, items, page, paragraph, table
 from edgetune.base.documents.plan import Guard
 from edgetune.intent.tuning import SettingTemplate, Tuning, load_tuning
 
@@ -23,29 +23,24 @@ def _summary(tunings: list[Tuning]) -> str:
 def _part(tuning: Tuning) -> str:
     """One tuning: what it is for, and each value with its reason and source."""
     guards = ", ".join(map(_guard_of, tuning.guards)) or "none"
-    rows = [
-        (code(setting.id), _value_of(setting), _effect_of(setting), setting.why, setting.source)
-        for setting in tuning.settings
-    ]
-    facts = items(
-        [
-            f"For: {_audience_of(tuning)}",
-            f"Intent: {_intent_of(tuning)}",
-            f"Guards, which may not get worse: {guards}",
-        ]
-    )
-    settings = table("setting, value, asks for, why, source", rows)
-    return "\n\n".join([f"## {tuning.name} {tuning.version}", facts, settings])
+    facts = f"Hosts: {_audience_of(tuning)}. Intent: {_intent_of(tuning)}. Guards: {guards}."
+    settings = items(map(_setting, tuning.settings))
+    return "\n\n".join([f"## {tuning.name} {tuning.version}", paragraph(facts), settings])
+
+
+def _setting(setting: SettingTemplate) -> str:
+    what = f"{code(setting.id)}: {_value_of(setting)}, {_effect_of(setting)}"
+    return f"{what}. {setting.why} Source: {setting.source}"
 
 
 def _intent_of(tuning: Tuning) -> str:
-    words = {"improve": "improve", "no_harm": "no harm to"}[tuning.intent.goal]
-    return f"{words} {code(tuning.intent.metric)}{_beyond(tuning.intent.margin)}"
+    beyond = f" beyond{_margin(tuning.intent.margin)}" if tuning.intent.margin else ""
+    return f"{code(tuning.intent.goal)} {code(tuning.intent.metric)}{beyond}"
 
 
 def _guard_of(guard: Guard) -> str:
     absent = ", where it is measured" if guard.optional else ""
-    return f"{code(guard.metric)}{_beyond(guard.margin)}{absent}"
+    return f"{code(guard.metric)}{_margin(guard.margin)}{absent}"
 
 
 def _audience_of(tuning: Tuning) -> str:
@@ -59,12 +54,12 @@ def _audience_of(tuning: Tuning) -> str:
         "CPUs": f"at least {only.cpus}" if only.cpus else "",
         "NUMA nodes": f"at least {only.numa_nodes}" if only.numa_nodes else "",
     }
-    return ", ".join(f"{name} {text}" for name, text in words.items() if text) or "every host"
+    return ", ".join(f"{name} {text}" for name, text in words.items() if text) or "all"
 
 
-def _beyond(margin: float) -> str:
+def _margin(margin: float) -> str:
     """A margin, which is a share, in percent."""
-    return f" by more than {margin * 100:g} %" if margin else ""
+    return f" {margin * 100:g} %" if margin else ""
 
 
 def _value_of(setting: SettingTemplate) -> str:

@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from edgetune.agent.vocabulary.grammar import nearest
 from edgetune.base import files
 from edgetune.base.errors import InputError
+from edgetune.base.fields import near
 
-__all__ = ["Action", "MetadataError", "Pack", "did_you_mean", "load_config", "load_yaml"]
+__all__ = ["Action", "MetadataError", "Pack", "load_config", "load_yaml"]
 
 Schema = dict[str, Any]
 
@@ -118,8 +117,8 @@ class Pack:
         if found is None:
             # What all names begin with would make any two of them alike.
             bare = name[len(f"{self.ref}.") :] if name.startswith(f"{self.ref}.") else name
-            near = did_you_mean(bare, (action.name for action in self.actions.values()))
-            raise MetadataError(f'unknown action "{name}"{near}')
+            hint = near(bare, [action.name for action in self.actions.values()])
+            raise MetadataError(f'unknown action "{name}"{hint}')
         return found
 
     def _by_file(self, ref: str) -> Action | None:
@@ -163,12 +162,6 @@ def load_yaml(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise MetadataError(f"{file}: a mapping is expected")
     return content
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of an error message: the nearest known name, if any is near."""
-    near = nearest(name, known)
-    return f', did you mean "{near}"?' if near else ""
 
 
 def _with_defaults(values: dict[str, Any], schema: Schema) -> dict[str, Any]:

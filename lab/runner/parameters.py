@@ -12,7 +12,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
-from lab.runner.metadata import Action, Schema, did_you_mean
+from edgetune.base.fields import near
+from lab.runner.metadata import Action, Schema
 from lab.runner.schemas import problems
 from lab.runner.templates import RenderingError, is_template, render_together
 
@@ -120,8 +121,8 @@ def _rendered(templates: Values, values: Values) -> Values:
 def _check_known(action: Action, names: Iterable[str]) -> None:
     for name in names:
         if name not in action.schema:
-            nearest = did_you_mean(name, action.schema)
-            raise ParameterError(f'{action.ref} has no parameter "{name}"{nearest}')
+            hint = near(name, action.schema)
+            raise ParameterError(f'{action.ref} has no parameter "{name}"{hint}')
         if action.schema[name].get("immutable"):
             raise ParameterError(f'parameter "{name}" of {action.ref} is immutable')
 

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from lab.runner.metadata import did_you_mean
+from edgetune.base.fields import near
 from lab.runner.templates import is_template
 
 __all__ = ["Criterion", "criterion"]
@@ -72,8 +72,8 @@ def criterion(key: str, given: Any) -> Criterion:
     given = given if isinstance(given, dict) else {}
     name, pattern = given.get("type"), given.get("pattern")
     if name not in _OPERATORS:
-        near = did_you_mean(str(name), _OPERATORS)
-        raise ValueError(f'criteria.{key}.type: the local runner has no operator "{name}"{near}')
+        hint = near(str(name), _OPERATORS)
+        raise ValueError(f'criteria.{key}.type: the local runner has no operator "{name}"{hint}')
     if pattern is None or is_template(pattern):
         raise ValueError(f"criteria.{key}.pattern: must be a value, and no template")
     return Criterion(key, tuple(found[1].strip(".").split(".")), _OPERATORS[name], pattern)

@@ -10,8 +10,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from edgetune.base.fields import near
 from lab.runner.engine import ACTION_TRIGGER
-from lab.runner.metadata import MetadataError, Pack, Schema, did_you_mean, load_yaml
+from lab.runner.metadata import MetadataError, Pack, Schema, load_yaml
 from lab.runner.parameters import missing_and_unexpected
 from lab.serve.criteria import Criterion, criterion
 from lab.serve.timers import CRON_TIMER, INTERVAL_TIMER, timer
@@ -69,8 +70,8 @@ class RuleBook:
         """The rule of this name or ref; raises UsageError with the nearest name."""
         found = self.rules.get(name[len(f"{self._pack.ref}.") :] if "." in name else name)
         if found is None:
-            near = did_you_mean(name, self.rules)
-            raise UsageError(f'unknown rule "{name}"{near}', "edgetune rule list")
+            hint = near(name, self.rules)
+            raise UsageError(f'unknown rule "{name}"{hint}', "edgetune rule list")
         return found
 
     def _rule(self, file: Path) -> Rule:
@@ -95,8 +96,8 @@ class RuleBook:
 
     def _check(self, rule: Rule) -> None:
         if self.schema(rule.trigger) is None:
-            near = did_you_mean(rule.trigger, [*self.payload_schemas, *TIMERS])
-            raise ValueError(f'trigger: the local runner has no "{rule.trigger}"{near}')
+            hint = near(rule.trigger, [*self.payload_schemas, *TIMERS])
+            raise ValueError(f'trigger: the local runner has no "{rule.trigger}"{hint}')
         if rule.trigger in TIMERS:
             timer(rule.trigger, rule.trigger_parameters, datetime.now(timezone.utc))
         elif rule.trigger_parameters:

@@ -78,6 +78,18 @@ def test_margins_show_the_least_and_the_most_of_all_fleets() -> None:
     ]
 
 
+def test_scenarios_show_the_least_and_the_most_of_each_judge() -> None:
+    methods = ("edgetune", *judge_tables.PEERS)
+    false = [
+        {"scenario": name, "method": method, "improved": rate(share / 2), **rate(share)}
+        for name, share in (("full", 0.04), ("few", 0.02), ("wild", 0.06))
+        for method in methods
+    ]
+    shown = rows(judge_tables.scenarios({"false_rollbacks": false}))
+    assert shown[:-1] == [f"| {method} | 2.0 (few) | 6.0 (wild) |" for method in methods]
+    assert shown[-1] == "| edgetune, useless ones promoted | 1.0 (few) | 3.0 (wild) |"
+
+
 def test_figures_without_the_effects_of_a_judge_leave_dashes() -> None:
     false = {"scenario": "full", "method": "Kayenta", **rate(0.317)}
     (row,) = rows(judge_tables.judges({"false_rollbacks": [false], "power": []}))

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/security.md: roles grant what there is; its program for hosts runs known agents alone."""
+"""What docs/security.md ships: roles grant what there is, its program known agents."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from edgetune.agent import bundle
 from edgetune.net.hosts.fleet import packed
@@ -21,8 +19,8 @@ from edgetune.rollout.ownership.kill_switch import RESUMED_KEY, STOP_KEY
 from tests.support import ROOT
 from tests.support.metadata.values import documents
 
+RBAC = ROOT / "deploy" / "rbac"
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # What a user needs to see, whatever else it may do: `st2 run` asks for runners, and an execution is
 # seen by who may see its action. tests/st2/test_roles.py tries it on a StackStorm with RBAC.
 SEES = {"": ["runner_type_list"], "pack:edgetune": ["action_view"]}
@@ -30,14 +28,10 @@ KEYS = {f"key_value_pair:st2kv.system:{key}" for key in (STOP_KEY, GUARD_PROBLEM
 ACTIONS = {f"edgetune.{name}" for name in documents(ROOT, "actions")}
 
 
-def blocks(kind: str) -> list[str]:
-    return [text for own, text in FENCE.findall(PAGE) if own == kind]
-
-
 def roles() -> dict[str, list[str]]:
     """The actions that each role may start."""
     found = {}
-    for role in yaml.safe_load_all(blocks("yaml")[0]):
+    for role in documents(RBAC, "roles").values():
         assert set(role) == {"name", "description", "permission_grants"}
         grants = {
             own.get("resource_uid", ""): own["permission_types"]
@@ -68,7 +62,11 @@ def test_roles_grant_each_action_that_there_is_once_unless_the_pack_calls_it() -
     granted = [ref for refs in roles().values() for ref in refs]
     assert len(granted) == len({*granted})
     assert {*granted} <= ACTIONS and ACTIONS - {*granted} - called_by_us() == set()
-    assert set(yaml.safe_load(blocks("yaml")[1])["roles"]) <= set(roles())
+    assert set(documents(RBAC, "assignments")["ana"]["roles"]) <= set(roles())
+
+
+def test_the_page_names_each_role_by_its_file() -> None:
+    assert [name for name in roles() if f"(../deploy/rbac/roles/{name}.yaml)" not in PAGE] == []
 
 
 def test_the_list_of_actions_shows_a_person_those_that_are_hers() -> None:
@@ -90,7 +88,7 @@ def test_steps_of_workflows_are_granted_to_nobody() -> None:
 
 
 def test_no_role_may_write_what_lifts_a_stop() -> None:
-    for role in yaml.safe_load_all(blocks("yaml")[0]):
+    for role in documents(RBAC, "roles").values():
         keys = [own.get("resource_uid", "") for own in role["permission_grants"]]
         assert [key for key in keys if RESUMED_KEY in key] == []
 

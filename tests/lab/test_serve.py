@@ -630,7 +630,7 @@ class TestCommand:
         for words in ("serve --enable hede", "rule enable hede", "serve"):
             with Inbox(home).served():
                 assert cli.main(words.split()) == 2
-            error = 'edgetune: unknown rule "hede", did you mean "heed"?'
+            error = 'edgetune: unknown rule "hede" (did you mean heed?)'
             if words == "serve":
                 error = f"edgetune: `edgetune serve` runs already on {home}"
             assert capsys.readouterr().err.splitlines()[0] == error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The roles of docs/security.md on a StackStorm with RBAC: what a person with them can do."""
+"""The roles of deploy/rbac on a StackStorm with RBAC: what a person with them can do."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bench.judge import fleets, traces
-from bench.judge.figures import found_by, minute_of, rate
+from bench.judge.figures import found_by, holds, minute_of, rate
 from bench.judge.fleets import FLEETS, Fleet, draw
 from bench.judge.production import judge_soak
 from bench.judge.scenarios import Array, Series
@@ -120,7 +120,7 @@ def test_an_interval_is_held_against_the_truth_and_the_test(
     interval: list[float | None], p_better: float, p_worse: float, covers_one: bool, unlike: bool
 ) -> None:
     own = row(interval=interval, p_better=p_better, p_worse=p_worse)
-    assert (fleets._covers(own, 1.0), fleets._is_unlike(own)) == (covers_one, unlike)
+    assert (holds(own.interval, 1.0), fleets._is_unlike(own)) == (covers_one, unlike)
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,12 @@ def since(world: World) -> float:
     return round(clock.wall() - measured_since(opened, 3600.0))
 
 
-def world_with(folder: Path, **more: Any) -> World:
-    return World(folder, **{**OPTIONS, "past_baseline": True, **more})
+@pytest.fixture
+def world(tmp_path: Path, time: VirtualClock) -> World:
+    return World(tmp_path, **OPTIONS, past_baseline=True)
 
 
-def test_what_was_measured_is_not_waited_for(tmp_path: Path, time: VirtualClock) -> None:
-    world = world_with(tmp_path)
+def test_what_was_measured_is_not_waited_for(world: World, time: VirtualClock) -> None:
     measured(world, 5000)
     marked = world.mark("baseline")
     assert marked["until"] - clock.wall() == 20
@@ -69,10 +69,9 @@ def test_what_was_measured_is_not_waited_for(tmp_path: Path, time: VirtualClock)
 
 
 def test_who_stops_while_looking_back_has_no_new_epoch(
-    tmp_path: Path, time: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    world: World, time: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the workflow has lost its rollout, and nobody carries it on for ``owner_timeout``."""
-    world = world_with(tmp_path)
     measured(world, 5000)
     read = world.context.samples.window
 
@@ -86,20 +85,16 @@ def test_who_stops_while_looking_back_has_no_new_epoch(
     assert world.mark("baseline")["until"] - clock.wall() == 20
 
 
-def test_a_part_of_it_counts(tmp_path: Path, time: VirtualClock) -> None:
-    world = world_with(tmp_path)
+@pytest.mark.parametrize(("past", "seconds"), [(True, 2400), (False, 3600)])
+def test_a_part_counts_and_nothing_without_the_option(
+    tmp_path: Path, time: VirtualClock, past: bool, seconds: int
+) -> None:
+    world = World(tmp_path, **OPTIONS, past_baseline=past)
     measured(world, 1200)
-    assert world.mark("baseline")["until"] - clock.wall() == 2400
+    assert world.mark("baseline")["until"] - clock.wall() == seconds
 
 
-def test_without_the_option_all_of_it_is_waited_for(tmp_path: Path, time: VirtualClock) -> None:
-    world = world_with(tmp_path, past_baseline=False)
-    measured(world, 5000)
-    assert world.mark("baseline")["until"] - clock.wall() == 3600
-
-
-def test_nothing_measured_is_nothing(tmp_path: Path, time: VirtualClock) -> None:
-    world = world_with(tmp_path)
+def test_nothing_measured_is_nothing(world: World, time: VirtualClock) -> None:
     assert since(world) == 0
     # Nor is what ended an hour ago, or is of some hosts only.
     measured(world, 3000)
@@ -111,8 +106,7 @@ def test_nothing_measured_is_nothing(tmp_path: Path, time: VirtualClock) -> None
     assert world.mark("baseline")["until"] - clock.wall() == 3600
 
 
-def test_it_begins_after_a_gap(tmp_path: Path, time: VirtualClock) -> None:
-    world = world_with(tmp_path)
+def test_it_begins_after_a_gap(world: World, time: VirtualClock) -> None:
     measured(world, 1500)
     time.wait(400)
     measured(world, 0)
@@ -123,9 +117,8 @@ def test_it_begins_after_a_gap(tmp_path: Path, time: VirtualClock) -> None:
 
 
 def test_it_begins_a_while_after_the_last_boot_of_any_host(
-    tmp_path: Path, time: VirtualClock
+    world: World, time: VirtualClock
 ) -> None:
-    world = world_with(tmp_path)
     rows = as_samples(samples(dict.fromkeys(HOSTS, 2.0), clock.wall() - 3600, 3600))
     border = clock.wall() - 1000
     booted = [
@@ -137,8 +130,7 @@ def test_it_begins_a_while_after_the_last_boot_of_any_host(
     assert since(world) == 1000 - 300
 
 
-def test_it_begins_after_the_last_rollout(tmp_path: Path, time: VirtualClock) -> None:
-    world = world_with(tmp_path)
+def test_it_begins_after_the_last_rollout(world: World, time: VirtualClock) -> None:
     measured(world, 3000)
     for state in ("baseline", "changing", "rolling_back", "rolled_back"):
         world.mark(state)
@@ -149,20 +141,15 @@ def test_it_begins_after_the_last_rollout(tmp_path: Path, time: VirtualClock) ->
     assert since(world) == 600 - 300
 
 
-def test_of_a_rollout_that_nobody_can_read_the_end_is_not_known(
-    tmp_path: Path, time: VirtualClock
+def test_without_the_end_of_a_rollout_or_without_samples_it_begins_now(
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = world_with(tmp_path)
     measured(world, 3000)
-    world.context.store.put(archive_key("lab1-20260101T100000-7a54"), "{")
+    unreadable = archive_key("lab1-20260101T100000-7a54")
+    world.context.store.put(unreadable, "{")
     assert since(world) == 0
-
-
-def test_a_source_that_is_away_tells_nothing(
-    tmp_path: Path, time: VirtualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = world_with(tmp_path)
-    measured(world, 3600)
+    world.context.store.delete(unreadable)
+    assert since(world) == 3000
 
     def away(*given: Any) -> Any:
         raise SourceError("prometheus: does not answer")
@@ -172,9 +159,8 @@ def test_a_source_that_is_away_tells_nothing(
 
 
 def test_what_takes_too_long_to_read_is_left_out(
-    tmp_path: Path, time: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    world: World, time: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = world_with(tmp_path)
     measured(world, 3600)
     read = world.context.samples.window
     monkeypatch.setattr(sampling, "_PART", 600.0)
@@ -190,9 +176,8 @@ def test_what_takes_too_long_to_read_is_left_out(
 
 
 def test_where_the_past_leaves_doubts_the_rollouts_own_time_is_waited_for(
-    tmp_path: Path, time: VirtualClock
+    world: World, time: VirtualClock
 ) -> None:
-    world = world_with(tmp_path)
     rows = [
         Sample(row.host, row.time, row.boot_id, row.uptime, {}, row.gauges)
         for row in as_samples(samples(dict.fromkeys(HOSTS, 2.0), clock.wall() - 3600, 3600))

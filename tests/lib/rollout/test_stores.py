@@ -29,7 +29,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from edgetune.base import clock
-from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.rounds import Rounds
 from edgetune.base.documents.sample import Sample, sample_answer
 from edgetune.base.documents.table import SampleTable
@@ -287,7 +286,6 @@ class TestClaims:
 
 SWEEP = [reading("a", 20.0, cpu=1.0, load=3.0), reading("b", 20.0, cpu=2.0, load=4.0)]
 STORED = SampleTable([replace(row, counters={"drops": 5}) for row in SWEEP]).document()
-ALONE = {**encoded(reading("a", 20.0)), "counters": {"drops": 5}, "gauges": {"cpu": 1.0}}
 BOOT = "9d3f5b1e-0000-4000-8000-000000000000"
 NO_DOCUMENTS = ("", '"', "7", "[]", "null", '{"host": "a"', "[" * 100_000)
 DAMAGES: list[Any] = [
@@ -322,7 +320,7 @@ class TestSamples:
         assert samples.window("lab1", 0, 200).time.tolist() == [30.0, 30.0, 125.0]
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-    @given(text=damaged(STORED) | damaged(ALONE) | st.sampled_from(NO_DOCUMENTS))
+    @given(text=damaged(STORED) | st.sampled_from(NO_DOCUMENTS))
     def test_what_is_damaged_is_read_as_samples_or_left_out(
         self, tmp_path: Path, text: str
     ) -> None:
@@ -340,19 +338,6 @@ class TestSamples:
             assert (type(row.host), type(row.boot_id), type(row.time)) == (str, str, float)
             values = [row.time, row.uptime, *row.counters.values(), *row.gauges.values()]
             assert all(type(value) is float for value in values)
-
-    def test_those_that_were_stored_alone_are_read_with_sweeps(self, database: Database) -> None:
-        """The store of the version before keeps them for two weeks."""
-        samples = SqliteSamples(database, 100.0)
-        sweep = [reading("a", 10.0), reading("b", 10.0, cpu=1.5)]
-        alone = replace(reading("c", 20.0, cpu=2.5), counters={"drops": 7, "packets": None})
-        samples.add("lab1", sweep)
-        for host in ("c", "d"):
-            _insert(database, json.dumps({"schema": 1, **encoded(alone), "host": host}))
-        samples.add("lab1", [reading("a", 30.0)])
-        read = replace(alone, counters={"drops": 7})
-        expected = [*sweep, read, replace(read, host="d"), reading("a", 30.0)]
-        assert [*samples.window("lab1", 0, 99).rows()] == expected
 
     @pytest.mark.parametrize(("damage", "counters", "gauges"), DAMAGES)
     def test_readings_that_are_damaged_cost_only_themselves_and_a_sweep_of_nobody_all(

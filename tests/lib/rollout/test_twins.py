@@ -61,6 +61,11 @@ class TwinWorld(EmptyWorld):
         )
         self.epochs[pop] = marked["epoch"]
 
+    def take_back(self, pop: str) -> int:
+        """Begin its rollback; the number of the first batch of that."""
+        self.enter(pop, "rolling_back")
+        return read_rollout(self.context, self.rollouts[pop]).head.first_restore
+
     def take(self, step: Callable[..., Any], pop: str, batch: int = 0) -> Any:
         return step(self.context, self.rollouts[pop], self.epochs[pop], batch)
 
@@ -110,33 +115,23 @@ def test_the_twin_has_its_turn_once_the_batch_has_ended(world: TwinWorld) -> Non
     assert world.take(begin_drain, ONE, 1)["next"] == "drain_hosts"
 
 
-def test_a_rollback_waits_for_one_batch_of_its_twin_and_no_longer(world: TwinWorld) -> None:
-    world.take(begin_drain, ONE)
-    world.settle(ONE)
-    world.take(begin_drain, OTHER)
-    world.enter(ONE, "rolling_back")
-    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
-    told = world.take(begin_drain, ONE, back)
-    assert told["waiting"] and f"{OTHER}, which {ONE} backs up" in told["message"]
-    world.settle(OTHER)
-    assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
-    assert world.at_work(ONE)
-    assert world.take(begin_drain, OTHER, 1)["next"] == "drain_hosts"
-
-
-def test_a_way_back_goes_before_the_next_batch_of_a_change(world: TwinWorld) -> None:
+def test_a_rollback_waits_for_one_batch_of_its_twin_and_goes_before_the_next(
+    world: TwinWorld,
+) -> None:
     """The workflow of the change is there at once; that of the rollback looks each minute."""
     world.take(begin_drain, ONE)
     world.settle(ONE)
     world.take(begin_drain, OTHER)
-    world.enter(ONE, "rolling_back")
-    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
-    assert world.take(begin_drain, ONE, back)["waiting"]
+    back = world.take_back(ONE)
+    told = world.take(begin_drain, ONE, back)
+    assert told["waiting"] and f"{OTHER}, which {ONE} backs up" in told["message"]
     world.settle(OTHER)
     told = world.take(begin_drain, OTHER, 1)
     assert told["next"] == "drain_hosts"
     assert f"{ONE}, which {OTHER} backs up, is taken back first: rollout" in told["message"]
     assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
+    assert world.at_work(ONE)
+    assert world.take(begin_drain, OTHER, 1)["next"] == "drain_hosts"
     world.settle(ONE, back)
     world.enter(ONE, "rolled_back")
     assert world.take(begin_drain, OTHER, 1)["next"] == "check_drained"
@@ -152,8 +147,7 @@ def test_a_rollback_waits_for_no_twin_that_makes_no_step(
     world.take(begin_drain, ONE)
     world.settle(ONE)
     world.take(begin_drain, OTHER)
-    world.enter(ONE, "rolling_back")
-    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    back = world.take_back(ONE)
     clock.wait(world.context.config.owner_timeout)
     assert world.take(begin_drain, ONE, back)["waiting"]
     clock.wait(1)
@@ -176,11 +170,7 @@ def test_two_that_go_back_with_hosts_out_do_not_wait_for_each_other(world: TwinW
             host.lb_before = "ready"
             world.balancers[pop].state[name] = "drain"
         opened.move(work, [*work.hosts], "draining")
-    for pop in (ONE, OTHER):
-        world.enter(pop, "rolling_back")
-    first = {
-        pop: read_rollout(world.context, r).head.first_restore for pop, r in world.rollouts.items()
-    }
+    first = {pop: world.take_back(pop) for pop in (ONE, OTHER)}
     # What the way forward left is out of traffic, and no batch any more.
     assert world.take(begin_drain, ONE, first[ONE] + 1)["next"] == "check_drained"
     world.settle(ONE, first[ONE] + 1)
@@ -245,9 +235,8 @@ def test_a_way_back_takes_as_many_as_their_common_floor_permits(world: TwinWorld
     for number in range(changes):
         world.take(begin_drain, ONE, number)
         world.settle(ONE, number)
-    world.enter(ONE, "rolling_back")
+    back = world.take_back(ONE)
     opened = read_rollout(world.context, world.rollouts[ONE])
-    back = opened.head.first_restore
     whole = len(opened.batch(back).hosts)
     assert whole > 2
     # Without all of the batch two too few would serve.
@@ -275,8 +264,7 @@ def test_where_nobody_can_tell_of_a_twin_a_change_waits_and_a_way_back_goes_on(
     told = world.take(begin_drain, ONE, 1)
     assert "has a rollout whose record cannot be read" in told["message"]
     away.gone = "lb2"
-    world.enter(ONE, "rolling_back")
-    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    back = world.take_back(ONE)
     assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
 
 
@@ -291,8 +279,7 @@ def test_hosts_of_a_twin_that_do_not_answer_hold_up_no_way_back(world: TwinWorld
 
     own.servers = servers  # type: ignore[method-assign]
     assert "hosts of both would serve" in world.take(begin_drain, ONE, 1)["message"]
-    world.enter(ONE, "rolling_back")
-    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
+    back = world.take_back(ONE)
     assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
 
 
@@ -317,9 +304,8 @@ def test_what_is_kept_damaged_of_a_twin_holds_up_no_way_back(
     monkeypatch.setattr(inventory, "pop", no_twin)
     told = world.take(begin_drain, ONE, 1)
     assert told["next"] == "drain_hosts" and "is no JSON" in told["message"]
-    world.enter(ONE, "rolling_back")
+    back = world.take_back(ONE)
     monkeypatch.setattr(world.context.claims, "take", no_turn)
-    back = read_rollout(world.context, world.rollouts[ONE]).head.first_restore
     assert world.take(begin_drain, ONE, back)["next"] == "check_drained"
 
 

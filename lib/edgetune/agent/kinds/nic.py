@@ -3,11 +3,11 @@
 
 import contextlib
 import os
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from edgetune.agent.host import Host, decode
 from edgetune.agent.kinds import HookKept, held, texts
-from edgetune.agent.kinds.ethtool import ask_kernel, change, channels, show
+from edgetune.agent.kinds.ethtool import change, show
 from edgetune.agent.protocol import Json, Unsupported
 from edgetune.agent.vocabulary.kinds import Setting
 from edgetune.agent.vocabulary.kinds.nic_channels import KIND, TYPES
@@ -140,8 +140,6 @@ class NicCounts(NicParts):
     names: Tuple[str, ...] = ()
     show = ""
     what = ""
-    # Of what there can be, and of what there is, by name; OSError without an answer.
-    of_kernel: Callable[[str], Tuple[Dict[str, int], Dict[str, int]]]
 
     def probe(self, setting: Setting) -> None:
         """Unsupported when the interface has none of that name, or not so many."""
@@ -159,11 +157,7 @@ class NicCounts(NicParts):
         return {name: count for name, count in counts.current.items() if counts.max.get(name)}
 
     def read(self, interface: str) -> Counts:
-        """What the kernel tells, or ethtool; Unsupported without an answer."""
-        numbers = ask_kernel(self.host, self.show, interface, type(self).of_kernel)
-        return Counts(*numbers) if numbers and numbers[1] else self._read_text(interface)
-
-    def _read_text(self, interface: str) -> Counts:
+        """What ethtool shows; Unsupported without an answer."""
         counts = Counts({}, {})
         part = counts.max
         for line in show(self.host, self.show, interface).splitlines():
@@ -190,7 +184,6 @@ class Channels(NicCounts):
     show = "-l"
     change = "-L"
     what = "channels"
-    of_kernel = staticmethod(channels)
 
     def receive_queues(self, setting: Setting) -> int:
         """How many receive queues there will be."""

@@ -4,8 +4,7 @@
 import re
 from typing import Iterator, Tuple, Union
 
-from edgetune.agent.kinds import ethtool
-from edgetune.agent.kinds.ethtool import ask_kernel, show
+from edgetune.agent.kinds.ethtool import show
 from edgetune.agent.kinds.nic import NicParts, driver_of
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
 from edgetune.agent.kinds.nic_rss import NicRss
@@ -51,9 +50,6 @@ class NicCoalesce(NicParts):
         return {"adaptive-rx": "off", "adaptive-tx": "off", **self._known(target["interface"])}
 
     def _known(self, interface: str) -> Parts:
-        known = ask_kernel(self.host, "-c", interface, ethtool.coalescing)
-        if known is not None:
-            return known
         names = {*SWITCHES, *NUMBERS}
         pairs = coalescing(show(self.host, "-c", interface))
         return {name: part for name, part in pairs if name in names}

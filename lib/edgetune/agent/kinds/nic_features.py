@@ -2,10 +2,9 @@
 """What an interface does by itself."""
 
 import re
-from typing import Dict, List, Optional
+from typing import Dict, Optional
 
-from edgetune.agent.kinds import ethtool
-from edgetune.agent.kinds.ethtool import ask_kernel, show
+from edgetune.agent.kinds.ethtool import show
 from edgetune.agent.kinds.nic import NicParts
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_irq_affinity import NicIrqAffinity
@@ -87,41 +86,11 @@ class NicFeatures(NicParts):
 
     def _features(self, target: Target) -> Dict[str, Feature]:
         self.queues(target)
-        interface = target["interface"]
-        features = ask_kernel(self.host, "-k", interface, ethtool.features)
-        return of_kernel(features) if features else of_text(show(self.host, "-k", interface))
+        return shown(show(self.host, "-k", target["interface"]))
 
 
-def of_kernel(features: ethtool.Features) -> Dict[str, Feature]:
-    """As ethtool shows them: several of one group below its name, a single one by that name."""
-    groups: Dict[str, List[str]] = {}
-    shown: Dict[str, Feature] = {}
-    for name in features.names:
-        group = ethtool.group_of(name)
-        if group:
-            groups.setdefault(group, []).append(name)
-        else:
-            shown[name] = _feature(features, name)
-    for group, names in groups.items():
-        members = {name: _feature(features, name) for name in names}
-        if len(members) == 1:
-            shown[group] = members.popitem()[1]
-            continue
-        value = "on" if any(member.value == "on" for member in members.values()) else "off"
-        shown[group] = Feature(value, "", False)
-        shown[group].members = members
-        shown.update(members)
-    return shown
-
-
-def _feature(features: ethtool.Features, name: str) -> Feature:
-    fixed = name not in features.changeable
-    value, wanted = ("on" if name in part else "off" for part in (features.active, features.wanted))
-    return Feature(value, value if fixed else wanted, fixed)
-
-
-def of_text(text: str) -> Dict[str, Feature]:
-    """What ``ethtool -k`` tells."""
+def shown(text: str) -> Dict[str, Feature]:
+    """The features that ``ethtool -k`` shows, by name."""
     features: Dict[str, Feature] = {}
     group = Feature("", "", False)
     line = r"^([ \t]*)([^\s:]+): (on|off)( \[fixed\])?(?: \[requested (on|off)\])?"

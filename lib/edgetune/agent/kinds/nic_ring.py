@@ -3,7 +3,6 @@
 
 from typing import Callable, Dict, Optional
 
-from edgetune.agent.kinds.ethtool import rings
 from edgetune.agent.kinds.nic import NicCounts, driver_of
 from edgetune.agent.kinds.nic_coalesce import NicCoalesce
 from edgetune.agent.kinds.nic_features import NicFeatures
@@ -28,7 +27,6 @@ class NicRing(NicCounts):
     show = "-g"
     change = "-G"
     what = "ring"
-    of_kernel = staticmethod(rings)
     below = (NicFeatures, NicCoalesce, NicRss, NicIrqAffinity)
     # As their set_ringparam() does; every other driver takes a number as it is, or refuses it.
     rounding: Dict[Optional[str], Callable[[int], int]] = {

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which versions of stored documents this version of the pack understands.
 
-1   quarantined hosts had their reason alone
 2   baselines and looks had their rows as lists of numbers (see ``documents.baseline``); batches
     did not say what they wait for
 3   the type of a batch was called ``what``; a head kept more of its newest look; plans had other
@@ -48,14 +47,6 @@ def refuse_schema(key: str, schema: Any) -> None:
     check_is(key, "schema", type(schema) is int and schema in _UNDERSTOOD, "is none of ours")
 
 
-def _from_first(document: dict[str, Any]) -> dict[str, Any]:
-    why = document.get("quarantined")
-    if not isinstance(why, dict):
-        return _from_third(document)
-    quarantined = {host: {"reason": reason} for host, reason in why.items()}
-    return _from_third({**document, "quarantined": quarantined})
-
-
 def _from_third(document: dict[str, Any]) -> dict[str, Any]:
     batch: dict[str, Any] = renamed(document, {"what": "batch_type"})
     verdict = batch.get("verdict")
@@ -73,7 +64,6 @@ def _conclusion(verdict: dict[str, Any]) -> dict[str, Any] | None:
 
 
 _UNDERSTOOD: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    1: _from_first,
     2: _from_third,
     3: _from_third,
     RECORD_SCHEMA: dict,

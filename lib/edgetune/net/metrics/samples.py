@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples of hosts, kept for a while in Redis, or SQLite in the local runner.
 
-What a sweep brings is stored in documents of columns (see ``table``). Versions before 0.8 stored
-each sample alone (schema 1); those are read until they expire.
+What a sweep brings is stored in documents of columns (see ``table``).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
-from itertools import groupby, islice
 from typing import Any, Protocol
 
 from edgetune.agent.vocabulary.buckets import BUCKET
@@ -21,11 +18,8 @@ from edgetune.net.databases import SCHEME, Database, open_redis, redis_errors
 from edgetune.net.metrics.source import MetricNames
 from edgetune.site.config import Config
 
-# A reading that could not be taken is None.
-_READINGS = frozenset((int, float, type(None)))
 # A document of many hosts has a megabyte.
 _READ_AT_ONCE = 64
-_ALONE_AT_ONCE = 1000
 
 
 def make_sample(host: str, time: float, answer: SampleAnswer, catalogue: MetricNames) -> Sample:
@@ -168,18 +162,9 @@ def _documents(samples: Sequence[Sample]) -> Iterator[tuple[float, str]]:
 def _read(texts: Iterable[str]) -> SampleTable:
     """What is no sample is left out: damage, or of somebody else who writes there."""
     table = SampleTable()
-    for alone, values in groupby(map(_parsed, texts), _is_sample):
-        if alone:
-            while rows := [*map(_alone, islice(values, _ALONE_AT_ONCE))]:
-                table.add_rows(rows)
-        else:
-            for value in values:
-                table.add_document(value)
+    for text in texts:
+        table.add_document(_parsed(text))
     return table
-
-
-def _alone(value: Any) -> Sample:
-    return Sample(**{each.name: value[each.name] for each in fields(Sample)})
 
 
 def _parsed(text: Any) -> Any:
@@ -187,24 +172,6 @@ def _parsed(text: Any) -> Any:
         return json.loads(text)
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-def _is_sample(value: Any) -> bool:
-    """Whether it is a sample alone, every field of its type. What a number may be is for its
-    reader to say."""
-    return (
-        type(value) is dict
-        and type(value.get("host")) is str
-        and type(value.get("boot_id")) is str
-        and type(value.get("time")) in (int, float)
-        and type(value.get("uptime")) in (int, float)
-        and _has_readings(value.get("counters"))
-        and _has_readings(value.get("gauges"))
-    )
-
-
-def _has_readings(value: Any) -> bool:
-    return type(value) is dict and _READINGS.issuperset(map(type, value.values()))
 
 
 def _key(pop: str) -> str:

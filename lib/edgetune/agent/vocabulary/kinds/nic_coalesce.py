@@ -4,33 +4,33 @@
 from edgetune.agent.vocabulary.grammar import SWITCH, Parts, Whole
 from edgetune.agent.vocabulary.kind import INTERFACE, Kind
 
-SWITCHES = {"adaptive-rx": 11, "adaptive-tx": 12, "cqe-mode-rx": 25, "cqe-mode-tx": 24}
-NUMBERS = {
-    "stats-block-usecs": 10,
-    "sample-interval": 23,
-    "pkt-rate-low": 13,
-    "pkt-rate-high": 18,
-    "rx-usecs": 2,
-    "rx-frames": 3,
-    "rx-usecs-irq": 4,
-    "rx-frames-irq": 5,
-    "rx-usecs-low": 14,
-    "rx-frame-low": 15,
-    "rx-usecs-high": 19,
-    "rx-frame-high": 20,
-    "tx-usecs": 6,
-    "tx-frames": 7,
-    "tx-usecs-irq": 8,
-    "tx-frames-irq": 9,
-    "tx-usecs-low": 16,
-    "tx-frame-low": 17,
-    "tx-usecs-high": 21,
-    "tx-frame-high": 22,
-    "tx-aggr-max-bytes": 26,
-    "tx-aggr-max-frames": 27,
-    "tx-aggr-time-usecs": 28,
-}
-"""The names of ``ethtool -C``, with the attributes of the kernel (ethtool_netlink.h)."""
+SWITCHES = ("adaptive-rx", "adaptive-tx", "cqe-mode-rx", "cqe-mode-tx")
+NUMBERS = (
+    "stats-block-usecs",
+    "sample-interval",
+    "pkt-rate-low",
+    "pkt-rate-high",
+    "rx-usecs",
+    "rx-frames",
+    "rx-usecs-irq",
+    "rx-frames-irq",
+    "rx-usecs-low",
+    "rx-frame-low",
+    "rx-usecs-high",
+    "rx-frame-high",
+    "tx-usecs",
+    "tx-frames",
+    "tx-usecs-irq",
+    "tx-frames-irq",
+    "tx-usecs-low",
+    "tx-frame-low",
+    "tx-usecs-high",
+    "tx-frame-high",
+    "tx-aggr-max-bytes",
+    "tx-aggr-max-frames",
+    "tx-aggr-time-usecs",
+)
+"""The names of ``ethtool -C``, those that are on or off and those that are numbers."""
 
 KIND = Kind(
     name="nic.coalesce",
