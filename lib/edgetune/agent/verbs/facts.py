@@ -19,6 +19,7 @@ from edgetune.agent.readings import (
     addresses,
     first_number,
     interfaces,
+    os_release,
 )
 from edgetune.agent.topology import cpu_facts, memory_of, node_of, told_by_card
 
@@ -54,9 +55,7 @@ def _of_freebsd(host: Host) -> Json:
 
 def _of_linux(host: Host) -> Json:
     loader, huge_pages = or_none(boot_loader, host), MemoryThp(host)
-    text = host.text("/etc/os-release") or host.text("/usr/lib/os-release")
-    pairs = [line.partition("=") for line in text.splitlines()]
-    release = {key: value.strip("'\"") for key, _, value in pairs}
+    release = os_release(host)
     thp = [own for own in ({"file": "enabled"}, {"file": "defrag"}) if huge_pages.present(own)]
     watchdog = "/sys/class/watchdog/watchdog0"
     return {
