@@ -200,6 +200,10 @@ STOPS: dict[str, tuple[Callable[[Carrying], object], str]] = {
         lambda world: pause_pop(world.context, "lab1", requested_by="ben"),
         "lab1 is paused",
     ),
+    "freeze": (
+        lambda world: world.set_head(freezes=[{"name": "sale", "start": 0, "end": 2**32}]),
+        "frozen by sale",
+    ),
     "surge": (_surges, "times its usual load"),
     "floor": (_others_drain, "hosts of lab1 would serve"),
     "one that is drained": (
@@ -324,15 +328,6 @@ def test_a_guard_of_the_tuning_is_a_limit_too(world: Carrying) -> None:
     (pair,) = world.measured.pairs
     assert "health_failed is 0.1" in pair.stopped and not world.lent
     assert told["ratio"]["bound"] == "at_most"
-
-
-def test_a_freeze_ends_it(world: Carrying) -> None:
-    world.begin_it()
-    world.climb(2)
-    now = int(clocks.wall())
-    world.set_head(freezes=[{"name": "sale", "start": now - 60, "end": now + 600}])
-    told = world.measure_on("read_capacity")
-    assert "frozen by sale" in told["stopped"] and not world.lent
 
 
 def test_a_weight_that_a_person_has_set_meanwhile_is_left_and_told(world: Carrying) -> None:
