@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import TypedDict
 
 from edgetune.base import clock
-from edgetune.base.documents.ahead import SampledAhead, ahead_key
+from edgetune.base.documents.ahead import SAMPLED_FOR, SampledAhead, ahead_key
 from edgetune.base.documents.campaign import Record, RingStep
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.reading import encoded
@@ -43,8 +43,6 @@ from edgetune.rollout.steps.plan_rollout import plan_rollout
 # Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
 # left to the next step.
 _LONGEST = 300.0
-# Seconds for which PoPs are sampled ahead, unless the next step puts that off.
-_SAMPLED_FOR = 3600.0
 
 
 class BegunRow(TypedDict):
@@ -155,7 +153,7 @@ class _Step:
                 return
             campaign = rings.unchanged(self._context, record)
             soon = Ahead(self._context, campaign, [*heads.values()]).soon(record, heads)
-            until = clock.wall() + _SAMPLED_FOR
+            until = clock.wall() + SAMPLED_FOR
             self._context.store.put(key, SampledAhead(soon, until).document())
 
     def _held(self, record: Record) -> str:

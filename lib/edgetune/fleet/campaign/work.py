@@ -3,8 +3,8 @@
 else by the inventory; by its record and the heads of its rollouts once it has begun.
 
 No host is asked. How long a batch takes is known from the step times of rollouts of the same
-tuning. Without any it is what plans reckon, and at most a drain that lasts until its deadline
-longer.
+tuning, those in the archive too. Without any it is what plans reckon, and at most a drain that
+lasts until its deadline longer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from edgetune.base.documents.head import Head
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.schedule import PopWork, Range, RingWork, Schedule
-from edgetune.base.documents.steps import STEPS_OF_A_BATCH, StepsTaken
+from edgetune.base.documents.steps import STEPS_OF_A_BATCH, StepTaken
 from edgetune.base.documents.words import State
 from edgetune.base.errors import EdgetuneError
 from edgetune.fleet.campaign.rings import has_ended, needs_approval, waits
@@ -28,13 +28,14 @@ from edgetune.fleet.campaign.schedule import begins_at, make_schedule, order_of
 from edgetune.intent.campaign import Campaign, Ring
 from edgetune.intent.plan import batch_seconds, expected_batches
 from edgetune.rollout.context import Context
+from edgetune.rollout.record.archive import archived_steps
 from edgetune.rollout.record.heads import living_heads
 from edgetune.rollout.record.rollout import Record as RolloutRecord
 from edgetune.rollout.record.step_times import steps_of
 from edgetune.site.inventory import Pop
 
 _ROLLOUTS = 20
-"""The newest ones of which it is read how long their steps took."""
+"""The newest ones outside the archive of which it is read how long their steps took."""
 
 
 class Ahead:
@@ -184,15 +185,18 @@ class Ahead:
 
 def _batch_times(context: Context, tuning: str, heads: Sequence[Head]) -> Range:
     """The least and the most that a batch of a tuning took; empty where no rollout tells."""
-    of_tuning = [head.id for head in heads if head.tuning == tuning]
+    own = sorted((head for head in heads if head.tuning == tuning), key=lambda head: head.created)
     each = []
-    for rollout in of_tuning[-_ROLLOUTS:]:
+    with suppress(EdgetuneError):
+        each += [seconds for steps in archived_steps(context, tuning) for seconds in _each(steps)]
+    for head in own[-_ROLLOUTS:]:
         with suppress(EdgetuneError):
-            each += _each(steps_of(context, rollout))
+            each += _each(steps_of(context, head.id).steps)
     return (min(each), max(each)) if each else ()
 
 
-def _each(taken: StepsTaken) -> list[float]:
-    ended = taken.steps["check_health"].count if "check_health" in taken.steps else 0
-    own = [taken.steps[name].seconds for name in STEPS_OF_A_BATCH if name in taken.steps]
+def _each(steps: Mapping[str, StepTaken]) -> list[float]:
+    """What a batch took on average; empty where none ended."""
+    ended = steps["check_health"].count if "check_health" in steps else 0
+    own = [steps[name].seconds for name in STEPS_OF_A_BATCH if name in steps]
     return [sum(own) / ended] if ended else []
