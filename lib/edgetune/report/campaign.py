@@ -17,7 +17,7 @@ from edgetune.base.documents.campaign import (
 from edgetune.base.documents.schedule import Schedule, Turn
 from edgetune.base.durations import duration, roughly, utc
 from edgetune.base.names import several
-from edgetune.base.numbers import bounds, more_load, number, share
+from edgetune.base.numbers import bounds, more_load, number, percent, share
 from edgetune.intent.campaign import Ring, ShownCampaign
 from edgetune.judge.capacity import limit_text
 
@@ -48,7 +48,8 @@ def turn_text(turn: Turn) -> str:
         return "never: freezes follow without end"
     begins, ends = (_minute(each[1]) for each in (turn.begins, turn.ends))
     least, most = (roughly(end - start) for start, end in zip(turn.begins, turn.ends))
-    return f"{begins} to {ends} ({least if least == most else f'{least} to {most}'})"
+    told = f"{begins} to {ends} ({least if least == most else f'{least} to {most}'})"
+    return f"{told}; {turn.load}" if turn.load else told
 
 
 def schedule_lines(schedule: Schedule) -> list[str]:
@@ -88,6 +89,7 @@ def _terms(ring: Ring) -> str:
         f"{gates.max_concurrent or 'as many as gates permit'} at once",
         {"pooled": "one verdict over all", "each": "a verdict each"}[gates.verdict],
     ]
+    parts += [f"below {percent(100 * gates.max_load)} % of capacity"] if gates.max_load else []
     parts += ["to be approved"] if gates.approval else []
     names = {freeze.name for freeze in gates.freezes} | {event.name for event in gates.events}
     closed = sorted(names)
