@@ -113,7 +113,7 @@ def order_of(ring: RingWork, start: float, room: float = math.inf) -> list[str]:
     ring no more than there is ``room`` for."""
     calendars = _Calendars(start)
     # Who begins too early for the longer way only waits, and for the shorter one misses an hour.
-    cautious = all(pop.hours == EVERY_HOUR for pop in ring.pops)
+    cautious = not _has_hours([ring])
     if _is_large([ring]):
         run = _Run([], start, calendars, _RULES[-1], cautious)
         run.soak(ring, start, room)
@@ -222,14 +222,18 @@ class _Turn:
 @dataclass(frozen=True)
 class _Rule:
     """How a list is made: the ``longest`` first, or in the order of the ring, or in this ``order``;
-    and how many PoPs of it are compared, of which the one that waits the least begins."""
+    and how many PoPs of it are compared, of which the one that waits the least begins. Of what is
+    usual of its hours ``credit`` counts as if it were not waited for."""
 
     longest: bool
     ahead: int
+    credit: float = 0.25
     order: Mapping[str, int] = field(default_factory=dict)
 
 
 _RULES = [_Rule(longest, ahead) for longest in (False, True) for ahead in (1, _AHEAD)]
+_OF_HOURS = [_Rule(longest, _AHEAD, credit=1.0) for longest in (False, True)]
+"""More of them, where PoPs have hours of their own."""
 
 
 def _best(rings: Sequence[RingWork], start: float, calendars: _Calendars) -> tuple[_Run, _Run]:
@@ -237,7 +241,7 @@ def _best(rings: Sequence[RingWork], start: float, calendars: _Calendars) -> tup
     cautious = _shortest(rings, start, calendars, cautious=True)
     turns = sorted(cautious.turns.values(), key=lambda turn: turn.begins)
     order = {turn.pop: number for number, turn in enumerate(turns)}
-    likely = _Run(rings, start, calendars, _Rule(False, 1, order), cautious=False)
+    likely = _Run(rings, start, calendars, _Rule(False, 1, order=order), cautious=False)
     # What waits for the steps of rules may meet freezes and twins at a better time.
     return (likely if likely.end <= cautious.end else cautious), cautious
 
@@ -249,8 +253,13 @@ def _shortest(
     which looks ahead: to try all takes long, and gains little."""
     alike = all(len({_shape(pop) for pop in ring.pops}) <= 1 for ring in rings)
     rules = _RULES[:1] if alike else _RULES[-1:] if _is_large(rings) else _RULES
+    rules = [*rules, *_OF_HOURS] if len(rules) > 1 and _has_hours(rings) else rules
     runs = [_Run(rings, start, calendars, rule, cautious) for rule in rules]
     return min(runs, key=lambda run: run.end)
+
+
+def _has_hours(rings: Sequence[RingWork]) -> bool:
+    return any(pop.hours != EVERY_HOUR for ring in rings for pop in ring.pops)
 
 
 def _is_large(rings: Sequence[RingWork]) -> bool:
@@ -312,9 +321,10 @@ class _Run:
         """Which PoP among the first ones has its place for the least time in vain, beside what is
         usual of its hours: who has few of them begins when they fit."""
         most = self.rule.ahead if ring.at_once else 1
-        if most > 1 and any(pop.hours != EVERY_HOUR for pop in ahead[:most]):
-            most = _FAR_AHEAD
-        first = range(min(len(ahead), most))
+        first: list[int] = [*range(min(len(ahead), most))]
+        if most > 1 and any(pop.hours != EVERY_HOUR for pop in ahead):
+            # Some from all of the list, as others may have hours that come sooner.
+            first += range(most, len(ahead), 1 + len(ahead) // _FAR_AHEAD)
         if len(first) == 1 or begins == math.inf:
             return 0
 
@@ -334,7 +344,7 @@ class _Run:
             return 0.0
         if pop.name not in self._usual:
             each = [self._idle(ring, pop, self.end + number * WEEK / 42) for number in range(42)]
-            self._usual[pop.name] = sum(each) / len(each)
+            self._usual[pop.name] = self.rule.credit * sum(each) / len(each)
         return self._usual[pop.name]
 
     def _work(self, pop: PopWork) -> float:
@@ -407,7 +417,7 @@ def _relaxed(rings: Sequence[RingWork]) -> dict[str, list[RingWork]]:
     pops = [pop for ring in rings for pop in ring.pops]
     if any(pop.baseline[1] for pop in pops):
         found["baselines"] = _with_each(rings, lambda pop: replace(pop, baseline=(0.0, 0.0)))
-    if any(pop.hours != EVERY_HOUR for pop in pops):
+    if _has_hours(rings):
         found["max_load"] = _with_each(rings, lambda pop: replace(pop, hours=EVERY_HOUR))
     if any(pop.twins for pop in pops):
         found["twins, which take turns"] = _with_each(rings, lambda pop: replace(pop, twins=()))
