@@ -131,7 +131,7 @@ def test_what_was_measured_is_found_after_the_rollout_has_ended(
     page = Path(report_rollout(world.context, world.rollout)["path"])
     assert "listen_drops, measured: +6" in (page.parent / "index.html").read_text()
     clocks.sleep(2 * 86400)
-    assert sweep_ended(world.context, read_living_heads(world.context)[0]) == 1
+    assert sweep_ended(world.context, read_living_heads(world.context)[0]) == (1, [])
     shown = world.status(rollout=world.rollout)
     assert "effect: load to the limit of listen_drops, measured: +6" in shown
     assert told in show_verdict(world.context, world.rollout)["text"]
