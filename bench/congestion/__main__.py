@@ -7,8 +7,9 @@ hysteresis and caps. Query: one round out of 20 million polls of sockets, by chd
 Sockets: what it costs a host to read a sample of 50,000 connections, and all of them by ss.
 Path: what clients load over a lossy path (10 Mbit/s, 40 ms, 2 % of packets lost), a slow one
 (2 Mbit/s, 100 ms) and a fast one (20 Mbit/s, 4 ms), while chosen prefixes are treated and after
-that, by each applier. Verdicts: simulated PoPs, in which the treatment does nothing, helps, or
-harms.
+that, by each applier. Shared: a chosen and a held-out client behind one queue of 10 Mbit/s and 40
+ms. Small: answers of 20 kB over the lossy and the fast path. Verdicts: simulated PoPs, in which the
+treatment does nothing, helps, or harms.
 
 Each part has a process of its own.
 """
@@ -20,11 +21,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, Callable, NamedTuple, TypeVar
 
-from bench._table import BenchError, Columns, carry_out, options, print_figures
-from bench.congestion import path, query, rounds, simulated, sockets
+from bench._ssh_peers import NOT_INSTALLED, has_module
+from bench._table import BenchError, Columns, carry_out, options, print_figures, working
+from bench.congestion import path, query, rounds, shared, simulated, sockets
 
 Found = TypeVar("Found")
 
@@ -44,17 +45,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parts: Sequence[str], quick: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"left_out": {}}
-    for part in parts:
-        try:
-            found[part] = PARTS[part].measure(quick)
-        except BenchError as error:
-            if len(parts) == 1:
-                raise
-            found["left_out"][part] = str(error)
-    if "selection" in parts and find_spec("pandas") is None:
-        found["left_out"]["pandas"] = "it is not installed; requirements-chdb.txt brings it"
-    return found
+    found, others = working({part: _maker(part, quick) for part in parts})
+    if not found:
+        raise BenchError(
+            "; ".join(f"{p}: {why}" for own in others.values() for p, why in own.items())
+        )
+    if "selection" in parts:
+        others["left_out"].update(_lacking("pandas"))
+    return {**found, **others}
+
+
+def _maker(name: str, quick: bool) -> tuple[str, Callable[[], list[dict[str, Any]]]]:
+    needs = PARTS[name].needs
+    return _lacking(needs).get(needs, ""), partial(PARTS[name].measure, quick)
+
+
+def _lacking(module: str) -> dict[str, str]:
+    """Why a module cannot be used, by its name; nothing where it can, or none is named."""
+    if not module or has_module(module):
+        return {}
+    return {module: f"{NOT_INSTALLED}; requirements-chdb.txt brings {module}"}
 
 
 def _show(document: Mapping[str, Any]) -> None:
@@ -62,8 +72,6 @@ def _show(document: Mapping[str, Any]) -> None:
         if name in document:
             print(f"\n{name}: {part.about}")
             print_figures(part.columns, document[name])
-    for name, reason in document["left_out"].items():
-        print(f"not compared: {name} ({reason})")
 
 
 def _alone(work: Callable[..., Found], *given: object) -> Found:
@@ -75,7 +83,7 @@ def _alone(work: Callable[..., Found], *given: object) -> Found:
 def _selection(quick: bool) -> list[dict[str, Any]]:
     given = 5_000 if quick else 200_000, _ROUNDS, 1
     ways = {"edgetune": rounds.choose}
-    if find_spec("pandas") is not None:
+    if has_module("pandas"):
         ways["pandas"] = rounds.choose_by_pandas
     return [{"by": name, **_alone(way, *given)} for name, way in ways.items()]
 
@@ -93,6 +101,15 @@ def _path(quick: bool) -> list[dict[str, Any]]:
     return _alone(path.load, turns, seconds)
 
 
+def _shared(quick: bool) -> list[dict[str, Any]]:
+    turns, seconds = (1, 1.0) if quick else (5, 10.0)
+    return _alone(shared.share, turns, seconds)
+
+
+def _small(quick: bool) -> list[dict[str, Any]]:
+    return _alone(shared.small, 3 if quick else 100)
+
+
 def _verdicts(quick: bool) -> list[dict[str, Any]]:
     runs = 20 if quick else 1000
     # A share that is to be small needs many.
@@ -101,11 +118,13 @@ def _verdicts(quick: bool) -> list[dict[str, Any]]:
 
 
 class Part(NamedTuple):
-    """What is measured, ``--quick`` or not, and how that is shown."""
+    """What is measured, ``--quick`` or not, how that is shown, and the optional module without
+    which it is left out."""
 
     measure: Callable[[bool], list[dict[str, Any]]]
     about: str
     columns: Columns
+    needs: str = ""
 
 
 PARTS: Mapping[str, Part] = {
@@ -133,6 +152,7 @@ PARTS: Mapping[str, Part] = {
             "memory MB": "{megabytes:.0f}",
             "before the query": "{megabytes_before:.0f}",
         },
+        needs="chdb",
     ),
     "sockets": Part(
         _sockets,
@@ -152,6 +172,28 @@ PARTS: Mapping[str, Part] = {
             "chosen": "{chosen}",
             "held out": "{held_out}",
             "ratio": "{ratio:.2f}",
+        },
+    ),
+    "shared": Part(
+        _shared,
+        "Mbit/s of two clients behind one queue, medians",
+        {
+            "queue": "{queue}",
+            "": "{case}",
+            "chosen": "{chosen:.2f}",
+            "held out": "{held_out:.2f}",
+            "ratio": "{ratio:.2f}",
+            "sum": "{sum:.2f}",
+        },
+    ),
+    "small": Part(
+        _small,
+        "ms of an answer of 20 kB; chosen prefixes have BBR by routes",
+        {
+            "path": "{path}",
+            "": "{side}",
+            "median": "{median:.1f}",
+            "95th percentile": "{p95:.1f}",
         },
     ),
     "verdicts": Part(
