@@ -9,7 +9,8 @@ Path: what clients load over a lossy path (10 Mbit/s, 40 ms, 2 % of packets lost
 (2 Mbit/s, 100 ms) and a fast one (20 Mbit/s, 4 ms), while chosen prefixes are treated and after
 that, by each applier. Shared: a chosen and a held-out client behind one queue of 10 Mbit/s and 40
 ms. Small: answers of 20 kB over the lossy and the fast path. Verdicts: simulated PoPs, in which the
-treatment does nothing, helps, or harms.
+treatment does nothing, helps, or harms. Designs: the same where prefixes take from each other
+behind bottlenecks, by held-out prefixes and by blocks of time.
 
 Each part has a process of its own.
 """
@@ -23,9 +24,11 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Callable, NamedTuple, TypeVar
 
+import numpy as np
+
 from bench._ssh_peers import NOT_INSTALLED, has_module
 from bench._table import BenchError, Columns, carry_out, options, print_figures, working
-from bench.congestion import path, query, rounds, shared, simulated, sockets
+from bench.congestion import bottlenecks, path, query, rounds, shared, simulated, sockets
 
 Found = TypeVar("Found")
 
@@ -117,6 +120,19 @@ def _verdicts(quick: bool) -> list[dict[str, Any]]:
     return [asdict(simulated.simulate(many, ratio)) for ratio, many in every]
 
 
+def _designs(quick: bool) -> list[dict[str, Any]]:
+    runs = 1 if quick else 100
+    cases = [(own, case) for own in bottlenecks.DESIGNS for case in bottlenecks.CASES]
+    every = [(*case, seed) for case in (cases[:1] if quick else cases) for seed in range(runs)]
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        found = pool.starmap(bottlenecks.run, every)
+    shares = np.reshape(np.array(found, dtype=float), (-1, runs, 2)).mean(axis=1)
+    return [
+        {"design": own, **case._asdict(), "runs": runs, "helps": helps, "harms": harms}
+        for (own, case), (helps, harms) in zip(cases, shares.tolist())
+    ]
+
+
 class Part(NamedTuple):
     """What is measured, ``--quick`` or not, how that is shown, and the optional module without
     which it is left out."""
@@ -205,6 +221,18 @@ PARTS: Mapping[str, Part] = {
             "it helps": "{helps:.1%}",
             "it harms": "{harms:.1%}",
             "faster than before (t-test)": "{faster_than_before:.1%}",
+        },
+    ),
+    "designs": Part(
+        _designs,
+        "shares of simulated PoPs with shared bottlenecks, after a day",
+        {
+            "design": "{design}",
+            "treatment": "x {ratio:g}",
+            "takes a part": "x {takes:g}",
+            "runs": "{runs}",
+            "it helps": "{helps:.1%}",
+            "it harms": "{harms:.1%}",
         },
     ),
 }
