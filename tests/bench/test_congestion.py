@@ -12,6 +12,7 @@ import pytest
 from bench._table import BenchError
 from bench.congestion import __main__ as program
 from bench.congestion import rounds
+from bench.congestion.bottlenecks import Case, run
 from bench.congestion.simulated import simulate
 from tests.support.practice import needs_lab
 
@@ -25,6 +26,7 @@ def test_each_round_has_so_many_prefixes_of_which_few_are_new() -> None:
 LAB = {"sockets", "path", "shared", "small"}
 """Parts with namespaces."""
 MARKS = {name: needs_lab if name in LAB else [pytest.mark.processes] for name in program.PARTS}
+MARKS["designs"] = [pytest.mark.processes, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", [pytest.param(own, marks=MARKS[own]) for own in program.PARTS])
@@ -77,3 +79,12 @@ def test_the_hold_out_is_right_where_before_and_after_is_wrong() -> None:
     assert nothing.faster_than_before > 0.9
     much = simulate(20, 2.0)
     assert much.helps > 0.9 and much.harms == 0
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_blocks_are_right_where_held_out_prefixes_share_a_bottleneck() -> None:
+    takes, gains = Case(1.0, 2.0), Case(1.2, 1.0)
+    assert [run("held out", takes, seed)[0] for seed in range(2)] == [True, True]
+    assert [run("blocks", takes, seed) for seed in range(2)] == [(False, True)] * 2
+    assert [run("blocks", gains, seed) for seed in range(2)] == [(True, False)] * 2

@@ -188,9 +188,10 @@ class TestBlocks:
 
     @pytest.fixture
     def blocks(self, tmp_path: Path) -> RoundsWorld:
-        world = RoundsWorld(tmp_path, thresholds={**QUICK, "block": 3})
+        # More than one round may add come back at once.
+        world = RoundsWorld(tmp_path, thresholds={**QUICK, "block": 3, "new": 8})
         world.rounds(4)
-        while not world.hosts.treated():
+        while len(world.hosts.treated().get("e000", ())) < len(world.slow):
             world.round()
         return world
 
@@ -251,6 +252,17 @@ class TestBlocks:
         assert blocks.kept.resting is None and any(
             "not renewed in time" in own.what for own in blocks.decided.history
         )
+
+    def test_a_rest_is_renewed_while_nothing_can_be_read(self, blocks: RoundsWorld) -> None:
+        self.rest(blocks)
+        blocks.sockets.away = "is away"
+        blocks.rounds(14)
+        assert blocks.kept.resting and blocks.hosts.treated() == {}
+        blocks.sockets.away = ""
+        blocks.round()
+        while not self.is_on(blocks):
+            blocks.round()
+        assert_as_selected(blocks)
 
     @pytest.mark.slow
     def test_what_takes_from_its_neighbours_is_taken_back(self, blocks: RoundsWorld) -> None:
