@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import ssl
 import threading
 import time
@@ -37,6 +36,7 @@ from edgetune.net.metrics.sources.prometheus import Prometheus
 from edgetune.site.inventory import Host, LoadBalancer, Metrics, Pop
 from lab.bmc.certificates import make_certificates
 from tests.support import ROOT
+from tests.support.programs import free_port
 from tests.support.prometheus_api import Api, Database, Reply, api, matrix
 from tests.support.virtual_clock import RunningClock
 
@@ -524,9 +524,7 @@ def assert_told(asked: Pop, says: str) -> None:
 
 
 def test_what_is_down_or_has_a_certificate_that_is_not_there_is_named(server: Api) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     assert_told(pop(url), "does not answer: .*refused")
     # Its other PoPs are not asked then: see test_clickhouse.py.
     with pytest.raises(SilentError):
