@@ -78,7 +78,7 @@ def run_campaign(
     rings = pops_by_ring(definition, whole_inventory(context))
     refused: dict[str, str] = {}
     plans: dict[str, Plan] = {}
-    if asks_for_load(definition):
+    if dry_run and asks_for_load(definition):
         learn_loads(context, [pop for pops in rings.values() for pop in pops], _LEARNING)
     ahead = Ahead(context, definition)
     if dry_run:

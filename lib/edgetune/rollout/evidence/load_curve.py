@@ -69,7 +69,7 @@ def _learn(context: Context, pop: Pop, before: LoadCurve | None, ends: float) ->
             break
         curve = curve.over(start, end, _loads(context, pop, start, end))
     curve = _with_capacity(context, pop, curve)
-    if curve != before and any(load is not None for load in curve.loads):
+    if curve != before:
         context.store.put(load_key(pop.name), curve.document())
 
 

@@ -21,8 +21,10 @@ from edgetune.base.documents.capacity import (
     Rung,
 )
 from edgetune.base.documents.load import MOST_HOURS, WEEKS, LoadCurve, load_key, read_load
+from edgetune.base.documents.look import Headroom, Look, Passed
 from edgetune.base.documents.sample import Sample
 from edgetune.base.documents.table import SampleTable
+from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.errors import DamagedError, InputError, RefusedError, SourceError
 from edgetune.base.freezes import EVERY_HOUR, WEEK_HOURS, freezes_beside, hour_of_week, in_force
 from edgetune.fleet.campaign.control import run_campaign
@@ -31,8 +33,10 @@ from edgetune.judge.limits import hourly_loads
 from edgetune.report.answers import text_of
 from edgetune.rollout.evidence.load_curve import learn_loads, load_curves
 from edgetune.rollout.gates.freeze import why_frozen
+from edgetune.rollout.ownership.lease import as_owner
 from edgetune.rollout.record.capacity import save_capacity
 from edgetune.rollout.record.rollout import read_rollout
+from tests.lib.fleet.campaign.test_steps import JudgedMoves
 from tests.support.campaign_world import CampaignWorld, campaign_document
 from tests.support.virtual_clock import VirtualClock
 
@@ -320,3 +324,51 @@ def test_a_share_that_is_none_is_refused_by_name(world: CampaignWorld, wrong: ob
     world.write(campaign_document(gates={"max_load": wrong}))
     with pytest.raises(InputError, match=r"gates\.max_load"):
         run_campaign(world.context, "queue")
+
+
+def test_the_load_at_a_limit_that_was_seen_in_a_soak_is_the_capacity(world: CampaignWorld) -> None:
+    world.begin_campaign()
+    world.advance()
+    sampled(world, 30)
+    opened = as_owner(world.context, world.record.pops["ams1"].rollout)
+    passed = {"test_after": Passed(1.5, [1.2, 1.8], 2.0, ""), "control_after": passed_never()}
+    headroom = Headroom("listen_drops", 1.0, passed, None, [None, None], True)
+    look = Look(Verdict.IMPROVED, Decision.PROMOTE, "so", until=1.0, headroom=[headroom])
+    opened.save_look(look)
+    ended = clock.wall() - HOUR
+    opened.head.baseline, opened.head.looks = (ended - 20 * HOUR, ended), 1
+    opened.save()
+    learn_loads(world.context, ["ams1"], 60.0)
+    found = load_curves(world.context, ["ams1"])["ams1"]
+    assert (found.capacity, found.measured) == (15.0, ended)
+
+
+def passed_never() -> Passed:
+    return Passed(None, None, 2.0, "never")
+
+
+def test_who_is_out_of_its_hours_leaves_its_place_to_others(
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = {"max_load": 0.8, "max_concurrent": 2}
+    world = CampaignWorld(tmp_path / "z", gates=gates, together=True)
+    given_curves(world, "ams1", "ams2")
+    moves = JudgedMoves(world, clock, monkeypatch)
+    world.begin_campaign()
+    while begun := world.advance():
+        moves.soaked(begun)
+    heads = [as_owner(world.context, pop.rollout).head for pop in world.record.pops.values()]
+    assert len(heads) == 5
+    # By day the load of ams1 and ams2 permits nothing; of the others none is known.
+    clock.wait((12 - clock.wall() / HOUR) % 24 * HOUR)
+    world.advance()
+    assert promoted(world) == {"fra1", "lax1"}
+    moves.act({"fra1": "promote"})
+    clock.wait(9 * HOUR)
+    world.advance()
+    assert promoted(world) == {"fra1", "lax1", "ams1"}
+
+
+def promoted(world: CampaignWorld) -> set[str]:
+    heads = {n: as_owner(world.context, p.rollout).head for n, p in world.record.pops.items()}
+    return {n for n, own in heads.items() if own.verdict and own.verdict.decision == "promote"}
