@@ -119,8 +119,7 @@ class Thresholds:
     )
     block: int = option(
         "Rounds of a block of time in which all chosen prefixes are treated or none, by lot; its "
-        "first third does not count. Blocks are compared with each other then, and no prefix that "
-        "is chosen is held out. 0 for no blocks.",
+        "first third does not count, and no prefix is held out. 0 for no blocks.",
         0,
         least=0,
         most=288,
