@@ -473,7 +473,10 @@ def test_what_a_dead_controller_left_is_named_and_the_sweep_returns_it(
     with pytest.raises(Died):
         shift_weights(world.context, world.rollout, world.epoch)
     assert len({*world.lent.values()}) == 2
+    measured = "its capacity is measured"
+    assert measured in " ".join(world.status().split())
     clock.wait(LENT_FOR + 1)
+    assert measured not in " ".join(world.status().split())
     assert "WEIGHTS NOT RETURNED: " in world.status()
     assert f"recover_rollout rollout={world.rollout}" in world.status()
     assert find_orphans(world.context)["ids"] == [world.rollout]

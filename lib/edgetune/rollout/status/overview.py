@@ -95,7 +95,9 @@ def awaiting(head: Head, present: Present) -> Iterator[Need]:
         found = head.verdict if head.state == State.HELD else None
         word = "HELD for" if head.state == State.HELD else "HANDING OVER for"
         text = f"{word} {present.lasts}"
-        text += f", {spoken(found.verdict)}: {_short(found.reason)}" if found else ""
+        # What holds it comes last in a long sentence, which is cut here.
+        why = found.reason.rpartition("; but ")[2] if found else ""
+        text += f", {spoken(found.verdict)}: {_short(why)}" if found else ""
         yield Need(Urgency.HELD, text, ways_out(head))
 
 
