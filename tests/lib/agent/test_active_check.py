@@ -34,6 +34,7 @@ def sample(root: Path, url: str, **fields: Any) -> Any:
         [sys.executable, "-m", "edgetune.agent"],
         input=asked,
         capture_output=True,
+        timeout=120,
         env={**os.environ, "EDGETUNE_ROOT": str(root), "PYTHONPATH": str(ROOT / "lib")},
         check=True,
     )
