@@ -140,6 +140,8 @@ def test_a_template_makes_one_matcher_for_all_hosts() -> None:
         ("[10.0.0.1]:9100",): "e001",
     }
     assert selector("a=~1", "", 'b="2"') == '{a=~1,b="2"}'
+    dotted = read_host_matcher('"host.name"="{name}"')
+    assert dotted.matchers(hosts(1)) == ['"host.name"=~"e000"']
 
 
 BY_PORT = 'instance="{address}:9100"'
@@ -150,6 +152,7 @@ BY_PORT = 'instance="{address}:9100"'
     [
         (BY_PORT, "192.0.2.7", 'instance="192.0.2.7:9100"'),
         ('nodename="{name}"', "192.0.2.7", 'nodename="e01"'),
+        ('"host.name"="{name}"', "192.0.2.7", '"host.name"="e01"'),
         ('instance="{name}.example.org:9100"', "192.0.2.7", 'instance="e01.example.org:9100"'),
         (BY_PORT, "e01.example.org", 'instance="e01.example.org:9100"'),
         (BY_PORT, "2001:db8::7", 'instance="[2001:db8::7]:9100"'),
