@@ -35,7 +35,7 @@ _DECAY = 4.0
 """Days in which votes fall to 1/e."""
 _ONE_MORE = 3.0
 """By how much, as a logarithm, harm that began later has to be likelier than harm at once."""
-_DRAWS, _AT_ONCE = 999, 100
+_DRAWS, _AT_ONCE = 499, 100
 _ROUNDS = 30
 _NOTHING, _LEAST = 1e-9, 1.0
 _NORMAL = 1.96

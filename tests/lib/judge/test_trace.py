@@ -83,7 +83,8 @@ def test_of_two_that_nothing_tells_apart_none_is_accused(fleet: tuple[Array, lis
     guilty = changes[1]
     twin = Change("twin", guilty.since + 1, guilty.until)
     found = suspects(harm + 0.2 * later(guilty, 3), [*changes, twin])
-    assert {own.tuning for own in found[:2]} == {"guilty", "twin"}
+    # Sooner after it is likelier.
+    assert [own.tuning for own in found[:2]] == ["twin", "guilty"]
     assert found[0].p < 0.02 and not any(own.is_accused for own in found)
 
 

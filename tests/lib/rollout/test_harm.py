@@ -55,6 +55,12 @@ def stands(world: EmptyWorld, pop: str, tunings: Mapping[str, float]) -> None:
     world.context.store.put(past_key(pop), Past(1, ids[0], standing).document())
 
 
+def judged(world: EmptyWorld, pop: str, tuning: str, rollout: str, at: float) -> None:
+    part = Part(1, 1)
+    kept = KeptEffect(rollout, pop, tuning, "", "listen_drops", at, Verdict.IMPROVED, part)
+    world.context.store.put(kept.key, kept.document())
+
+
 def sampled(world: EmptyWorld, harm: float, ambient: float = 1.0, without: float = 0) -> None:
     """Each host six hours apart; what ``guilty`` harms drops so many times as much."""
     dice, today = np.random.default_rng(3), clock.wall() // DAY
@@ -65,6 +71,7 @@ def sampled(world: EmptyWorld, harm: float, ambient: float = 1.0, without: float
             at = begun + 21600 * step - 60
             own = {"host": host.name, "time": at, "uptime": at - begun + 100, "boot_id": "b"}
             counters = {"listen_drops": int(drops), "rx_packets": 10**6 * step}
+            counters.update(rx_missed=0, rx_dropped=50 * step + int(dice.integers(9)))
             rows.append({**own, "counters": counters, "gauges": {}})
             is_late = number < 8 and at >= since(number) + 3600 + LATE * DAY
             worse = harm if is_late else 1.0
@@ -88,6 +95,8 @@ def test_the_tuning_that_did_it_is_named_with_the_commands(world: EmptyWorld) ->
     assert found["accused"] == ["guilty"] and found["unknown"] == {}
     first = found["suspects"][0]
     assert (first["metric"], first["tuning"], first["days"]) == ("listen_drops", "guilty", LATE)
+    # Two metrics were looked at, each with a p of 1/500 at least.
+    assert first["p"] == pytest.approx(2 / 500)
     text = " ".join(found["text"].split())
     assert "harm listen_drops +2" in text and "with guilty on 8 PoPs from 2 days after it" in text
     assert "retire_tuning pop=p00 tuning=guilty" in found["text"].splitlines()[-8]
@@ -111,7 +120,10 @@ def test_the_guard_tells_the_next_pop_of_its_rings(world: EmptyWorld) -> None:
     assert own["command"].endswith("retire_tuning pop=p00 tuning=guilty") and own["first"]
     assert own["reason"].startswith(own["evidence"]) and own["channel"] == "edge"
     assert told(world, guard) == []
-    stands(world, "p00", {})
+    back = Tried("p00-20261120T100727-7a54", clock.wall(), "retired")
+    past = Past(1, back.rollout, {}, {"guilty": back})
+    world.context.store.put(past_key("p00"), past.document())
+    judged(world, "p00", "guilty", back.rollout, since(0))
     assert [own["pop"] for own in told(world, guard)] == ["p01"]
 
 
@@ -132,7 +144,7 @@ def test_days_without_samples_are_absent(world: EmptyWorld) -> None:
     assert rates.read(world.context, days) and len(days) == 14
     known = np.isfinite(rates.of(POPS, days, "listen_drops"))
     assert known[:, 4:].all() and not known[:, :4].any()
-    assert not np.isfinite(rates.of(POPS, days, "packet_drops")).any()
+    assert not np.isfinite(rates.of(POPS, days, "health_slowest")).any()
 
 
 def test_a_source_that_is_away_is_told_and_hides_no_other_pop(
@@ -164,10 +176,6 @@ def test_the_archive_tells_what_stands_and_what_stood(tmp_path: Path) -> None:
     world.context.store.put(past_key("p1"), past.document())
     world.context.store.put(past_key("p2"), "{")
     for tuning, at in (("two", now - 9 * DAY), ("held", now - DAY - 60)):
-        kept = KeptEffect(
-            *(tried[tuning].rollout, "p1", tuning, "", "listen_drops", at),
-            *(Verdict.IMPROVED, Part(1, 1)),
-        )
-        world.context.store.put(kept.key, kept.document())
+        judged(world, "p1", tuning, tried[tuning].rollout, at)
     found = [(own.tuning, own.since, own.until) for own in changes_of(world.context)]
     assert found == [("two", now - 9 * DAY, now - DAY), ("one", now - 5 * DAY, math.inf)]
