@@ -139,9 +139,10 @@ def _within(values: Array, known: Array) -> Array:
     by_pop = np.maximum(known.sum(axis=1, keepdims=True), 1)
     by_day = np.maximum(known.sum(axis=0, keepdims=True), 1)
     for _ in range(_ROUNDS):
+        before = found
         found = known * (found - found.sum(axis=1, keepdims=True) / by_pop)
         found = known * (found - found.sum(axis=0, keepdims=True) / by_day)
-        if known.all():  # once is enough
+        if np.abs(found - before).max() < _NOTHING:
             break
     return found
 

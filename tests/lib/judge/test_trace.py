@@ -85,6 +85,7 @@ def test_of_two_that_nothing_tells_apart_none_is_accused(fleet: tuple[Array, lis
     found = suspects(harm + 0.2 * later(guilty, 3), [*changes, twin])
     # Sooner after it is likelier.
     assert [own.tuning for own in found[:2]] == ["twin", "guilty"]
+    assert found[0].votes > 1.1 * found[1].votes
     assert found[0].p < 0.02 and not any(own.is_accused for own in found)
 
 

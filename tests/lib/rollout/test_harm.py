@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgetune.base import clock
+from edgetune.base.clock import wall
 from edgetune.base.documents.effect import KeptEffect, Part
+from edgetune.base.documents.head import Entry
 from edgetune.base.documents.past import Past, Standing, Tried, past_key
 from edgetune.base.documents.words import Verdict
 from edgetune.base.durations import DAY
@@ -21,6 +22,7 @@ from edgetune.rollout.evidence.harm import DailyRates, days_until_today
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.record.changes import changes_of
 from tests.support.builders import as_samples, inventory_document
+from tests.support.exported import put
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import EmptyWorld
 
@@ -46,7 +48,7 @@ def world(tmp_path: Path, clock: VirtualClock) -> EmptyWorld:
 
 def since(number: int) -> float:
     """Nine days ago, or later."""
-    return (clock.wall() // DAY - 9 + number // 2) * DAY - 3600
+    return (wall() // DAY - 9 + number // 2) * DAY - 3600
 
 
 def stands(world: EmptyWorld, pop: str, tunings: Mapping[str, float]) -> None:
@@ -63,7 +65,7 @@ def judged(world: EmptyWorld, pop: str, tuning: str, rollout: str, at: float) ->
 
 def sampled(world: EmptyWorld, harm: float, ambient: float = 1.0, without: float = 0) -> None:
     """Each host six hours apart; what ``guilty`` harms drops so many times as much."""
-    dice, today = np.random.default_rng(3), clock.wall() // DAY
+    dice, today = np.random.default_rng(3), wall() // DAY
     for number, pop in enumerate(POPS):
         (host,) = world.context.inventory.pop(pop).hosts
         begun, drops, rows = (today - 14) * DAY, 0.0, []
@@ -120,7 +122,7 @@ def test_the_guard_tells_the_next_pop_of_its_rings(world: EmptyWorld) -> None:
     assert own["command"].endswith("retire_tuning pop=p00 tuning=guilty") and own["first"]
     assert own["reason"].startswith(own["evidence"]) and own["channel"] == "edge"
     assert told(world, guard) == []
-    back = Tried("p00-20261120T100727-7a54", clock.wall(), "retired")
+    back = Tried("p00-20261120T100727-7a54", wall(), "retired")
     past = Past(1, back.rollout, {}, {"guilty": back})
     world.context.store.put(past_key("p00"), past.document())
     judged(world, "p00", "guilty", back.rollout, since(0))
@@ -164,18 +166,22 @@ def test_a_source_that_is_away_is_told_and_hides_no_other_pop(
     assert found["text"].endswith("p15: no answer")
 
 
-def test_the_archive_tells_what_stands_and_what_stood(tmp_path: Path) -> None:
-    world, now = EmptyWorld(tmp_path), clock.wall()
+def test_the_archive_tells_what_stands_and_what_stood(tmp_path: Path, clock: VirtualClock) -> None:
+    world, now = EmptyWorld(tmp_path), wall()
     standing = {LAST: Standing("one", now - 5 * DAY)}
     tried = {
         "two": Tried("p1-20261101T100727-7a54", now - DAY, "ill"),
         "held": Tried("p1-20261102T100727-7a54", now - DAY, "ill"),
+        "old": Tried("p1-20261104T100727-7a54", now - 32 * DAY, "ill"),
         "never": Tried("p1-20261103T100727-7a54", now - DAY, "ill"),
     }
     past = Past(3, LAST, standing, tried)
     world.context.store.put(past_key("p1"), past.document())
     world.context.store.put(past_key("p2"), "{")
-    for tuning, at in (("two", now - 9 * DAY), ("held", now - DAY - 60)):
+    for tuning, at in (("two", now - 9 * DAY), ("held", now - DAY - 60), ("old", now - 40 * DAY)):
         judged(world, "p1", tuning, tried[tuning].rollout, at)
     found = [(own.tuning, own.since, own.until) for own in changes_of(world.context)]
     assert found == [("two", now - 9 * DAY, now - DAY), ("one", now - 5 * DAY, math.inf)]
+    history = [Entry(now - 5 * DAY, "promoting", "", ""), Entry(now - 60, "rolling_back", "", "")]
+    put(world, "p1", "rolled_back", stamp=LAST[3:], tuning="one", plan="", history=history)
+    assert changes_of(world.context)[-1].until == now - 60
