@@ -11,7 +11,7 @@ import time
 
 from edgetune.agent.health import HealthCheck
 from edgetune.agent.host import Host
-from edgetune.agent.vocabulary.places import ACCESS_LOG_TOLD, ACTIVE_LOG, STATE
+from edgetune.agent.vocabulary.places import ACCESS_LOG_COUNTS, ACTIVE_LOG, STATE
 
 EVERY = 0.25
 """Seconds from one request to the next: 240 a minute."""
@@ -68,6 +68,6 @@ def ask_until_unread(host: Host, check: HealthCheck, log: int) -> None:
 def _read_at(host: Host) -> float:
     """When the log was read last."""
     try:
-        return os.stat(host.real(ACCESS_LOG_TOLD)).st_mtime
+        return os.stat(host.real(ACCESS_LOG_COUNTS)).st_mtime
     except OSError:
         return 0.0

@@ -18,7 +18,7 @@ from edgetune.agent import active_check
 from edgetune.agent.dispatch import answer
 from edgetune.agent.health import HealthCheck
 from edgetune.agent.host import Host
-from edgetune.agent.vocabulary.places import ACCESS_LOG_TOLD, ACTIVE_LOG
+from edgetune.agent.vocabulary.places import ACCESS_LOG_COUNTS, ACTIVE_LOG
 from tests.support import ROOT
 from tests.support.agent_root import agent_root, request
 from tests.support.prometheus_api import Reply, api
@@ -100,7 +100,7 @@ def test_requests_are_spread_evenly_until_nobody_has_read_them_for_long(
     clock, log = Clock(), tmp_path / "log"
     monkeypatch.setattr(active_check, "time", clock)
     monkeypatch.setattr(active_check, "MOST_BYTES", 2000)
-    told = tmp_path / ACCESS_LOG_TOLD[1:]
+    told = tmp_path / ACCESS_LOG_COUNTS[1:]
     told.parent.mkdir(parents=True)
     told.write_text("{}")
     os.utime(told, (1300, 1300))
