@@ -5,8 +5,8 @@ from typing import Any
 
 from st2common.runners.base_action import Action
 
-from edgetune.fleet.campaign.control import run_campaign
 from edgetune.report.action import Result, run_step
+from edgetune.report.steps.run_campaign import run_campaign
 
 
 class RunCampaign(Action):

@@ -22,6 +22,7 @@ import asyncssh
 
 from bench._served import say, served
 from edgetune.intent.metrics.catalogue import METRICS
+from lab.simulated.ssh import HostServer
 
 ACCESS = "access"
 """Canned ones with certificates, a jump host, and one host at ::1 as well."""
@@ -91,42 +92,17 @@ class _Through(asyncssh.SSHServer):
         return True
 
 
-class _CannedServer:
+class _CannedServer(HostServer):
     """Reads what the agent is sent to its end and answers the same facts, or the same sample, each
     time, without starting a process."""
 
     def __init__(
         self, address: str, port: int, user_key: str, authority: asyncssh.SSHKey | None = None
     ) -> None:
-        self._where = (address, port)
-        self._user = asyncssh.import_authorized_keys(user_key)
-        self._key = asyncssh.generate_private_key("ssh-ed25519")
-        self._certificates = []
+        super().__init__(Path(), address, port, user_key, server_factory=_Through)
         if authority:
             own = authority.generate_host_certificate(self._key, address, principals=[address])
-            self._certificates = [own]
-        self._listener: asyncssh.SSHAcceptor | None = None
-
-    @property
-    def public_key(self) -> str:
-        return self._key.export_public_key().decode().strip()
-
-    async def start(self) -> None:
-        self._listener = await asyncssh.listen(
-            *self._where,
-            config=None,
-            server_host_keys=[self._key],
-            server_host_certs=self._certificates,
-            server_factory=_Through,
-            authorized_client_keys=self._user,
-            process_factory=self._answer,
-            encoding=None,
-            gss_host=None,
-        )
-
-    def stop(self) -> None:
-        if self._listener:
-            self._listener.close()
+            self._more["server_host_certs"] = [own]
 
     async def _answer(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         with contextlib.suppress(OSError, asyncssh.Error):  # the client may be gone
@@ -172,11 +148,11 @@ def _with_access(folder: Path, port: int, addresses: Sequence[str], key: str) ->
 
 
 def _agent_server(root: Path, address: str, port: int, key: str) -> Any:
-    from lab.simulated import host, ssh
+    from lab.simulated import host
 
     host.install(root, address, address)
     host.start_kernel(root, address)
-    return ssh.HostServer(root, address, port, key)
+    return HostServer(root, address, port, key)
 
 
 def _free_port() -> int:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from socket import IPPROTO_TCP, TCP_NODELAY, create_connection
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Optional
 
 import paramiko
 
@@ -39,29 +39,6 @@ NOT_INSTALLED = "not installed"
 TIMEOUT = 60
 Peer = Callable[[Sequence[str]], Optional[Mapping[str, str]]]
 """Asks hosts by their addresses, and says why some failed, if it can tell; else BenchError."""
-
-Made = TypeVar("Made")
-
-
-def working(
-    makers: Mapping[str, tuple[str, Callable[[], Made]]], try_out: Callable[[str, Made], object]
-) -> tuple[dict[str, Made], dict[str, str]]:
-    """What can be made and tried out, by name, and why each of the others is left out.
-
-    A maker stands behind what it lacks, "" for nothing.
-    """
-    found: dict[str, Made] = {}
-    left_out: dict[str, str] = {}
-    for name, (lacks, make) in makers.items():
-        try:
-            if lacks:
-                raise BenchError(lacks)
-            made = make()
-            try_out(name, made)
-            found[name] = made
-        except BenchError as error:
-            left_out[name] = str(error)
-    return found, left_out
 
 
 def ask_all(name: str, peer: Peer, addresses: Sequence[str], sick: Collection[str] = ()) -> None:

@@ -13,11 +13,18 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 
 class BenchError(Exception):
     """A benchmark cannot be run, or a peer did not do its work; the message is one line."""
+
+
+Made = TypeVar("Made")
+
+Reasons = dict[str, dict[str, str]]
+"""By name why there is no figure: what is ``left_out`` lacks something optional, or was not asked
+for; what has ``failed`` makes `carry_out` end with 1."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ def carry_out(
     show: Callable[[Mapping[str, Any]], None],
 ) -> int:
     """Run a benchmark with the `options` that were chosen, show and write what it found; the exit
-    status comes back."""
+    status comes back. It is 1 where some part of it has ``failed``."""
     try:
         document = {"benchmark": name, **run(), "quick": chosen.quick}
     except BenchError as error:
@@ -101,8 +108,36 @@ def carry_out(
     except KeyboardInterrupt:
         return 130
     show(document)
+    for part, reason in document.get("left_out", {}).items():
+        print(f"not compared: {part} ({reason})")
+    failed = document.get("failed", {})
+    for part, reason in failed.items():
+        print(f"bench.{name}: {part} failed: {reason}", file=sys.stderr)
     write_json(chosen.json, document)
-    return 0
+    return 1 if failed else 0
+
+
+def working(
+    makers: Mapping[str, tuple[str, Callable[[], Made]]],
+    try_out: Callable[[str, Made], object] = lambda name, made: None,
+) -> tuple[dict[str, Made], Reasons]:
+    """What can be made and tried out, by name, and why each of the others is not there.
+
+    A maker stands behind what it lacks, "" for nothing.
+    """
+    found: dict[str, Made] = {}
+    others: Reasons = {"left_out": {}, "failed": {}}
+    for name, (lacks, make) in makers.items():
+        if lacks:
+            others["left_out"][name] = lacks
+            continue
+        try:
+            made = make()
+            try_out(name, made)
+            found[name] = made
+        except BenchError as error:
+            others["failed"][name] = str(error)
+    return found, others
 
 
 Columns = Mapping[str, str]
@@ -115,7 +150,7 @@ def shown(
     more: Callable[[Mapping[str, Any]], None] = lambda document: None,
 ) -> Callable[[Mapping[str, Any]], None]:
     """Prints a document: the ``heading``, which is a format of it, with the ``versions`` of what
-    was compared; its ``figures``; what ``more`` prints; and why others were ``left_out``."""
+    was compared; its ``figures``; and what ``more`` prints."""
 
     def show(document: Mapping[str, Any]) -> None:
         versions = ", ".join(map(" ".join, document.get("versions", {}).items()))
@@ -123,8 +158,6 @@ def shown(
         print(f"bench.{document['benchmark']}: {told}")
         print_figures(columns, document["figures"])
         more(document)
-        for name, reason in document.get("left_out", {}).items():
-            print(f"not compared: {name} ({reason})")
 
     return show
 

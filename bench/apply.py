@@ -40,7 +40,6 @@ from bench._ssh_peers import (
     run_program,
     ssh_options,
     versions,
-    working,
 )
 from bench._table import (
     BenchError,
@@ -51,6 +50,7 @@ from bench._table import (
     options,
     shown,
     told,
+    working,
 )
 from edgetune.net.hosts.conversation import BOOTSTRAP
 from edgetune.net.hosts.fleet import Fleet
@@ -132,7 +132,7 @@ def run(count: int, rounds: int, tuned: Path | None = None) -> dict[str, Any]:
         peers: dict[str, Work] = own_peers(edgetune, hosts)
         for name, peer in peers.items():
             try_out(name, peer)
-        further, left_out = working(_further(hosts, tuned), try_out)
+        further, others = working(_further(hosts, tuned), try_out)
         load = os.getloadavg()[0]
         samples = measure(
             {**peers, **further},
@@ -152,7 +152,7 @@ def run(count: int, rounds: int, tuned: Path | None = None) -> dict[str, Any]:
         "rounds": rounds,
         "load": load,
         "versions": versions(),
-        "left_out": left_out,
+        **others,
         "figures": rows,
     }
 

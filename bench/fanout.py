@@ -52,7 +52,6 @@ from bench._ssh_peers import (
     has_program,
     lacks,
     run_program,
-    working,
 )
 from bench._table import (
     BenchError,
@@ -64,6 +63,7 @@ from bench._table import (
     shown,
     spread,
     told,
+    working,
 )
 from edgetune.net.hosts import workers
 
@@ -107,9 +107,9 @@ def run(count: int, rounds: int, server: str) -> dict[str, Any]:
             makers = {**own_peers(site), **_further(site, server)}
         first = next(iter(makers))
         # What is loaded once only is loaded now.
-        peers, left_out = working(makers, lambda name, peer: ask_all(name, peer, addresses[:1]))
-        if first in left_out:
-            raise BenchError(left_out[first])
+        peers, others = working(makers, lambda name, peer: ask_all(name, peer, addresses[:1]))
+        if first in others["failed"]:
+            raise BenchError(others["failed"][first])
         work = _ssh_peers.works(peers, addresses)
         rows = figures(measure(work, rounds, site.cpu_seconds), first, count)
     cores = len(os.sched_getaffinity(0))
@@ -120,7 +120,7 @@ def run(count: int, rounds: int, server: str) -> dict[str, Any]:
         "server": server,
         "load": os.getloadavg()[0],
         "versions": _ssh_peers.versions("paramiko"),
-        "left_out": left_out,
+        **others,
         "figures": rows,
         "more": [bound(row, cores, count) for row in rows if row["client"] in (FLEET, ALONE)]
         or started(rounds),

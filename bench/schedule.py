@@ -8,8 +8,12 @@ minutes. The library knows how long a batch takes as a range, and how long one t
 drawn for each PoP. Batches of twins take turns, as the gate has it: a batch begins while no twin
 has one under way. The bound knows what was drawn.
 
+Half of the fleets have a ``max_load``. The library sees five weeks of each PoP, of which one or two
+are surges, and hours are missing. It says how many hosts may be out, and when.
+
 Beside it stands the same campaign in the order of the inventory. At the end it is counted in how
-many fleets twins were ever out together, by the times at which batches began and ended.
+many fleets twins were ever out together, and how many PoPs ever had so many hosts out that the
+others were above their share of capacity, by the times at which batches began and ended.
 """
 
 from __future__ import annotations
@@ -26,19 +30,30 @@ from datetime import timezone
 from typing import Any
 
 from bench._table import carry_out, count_chosen, options, shown
+from edgetune.base.documents.load import LoadCurve
 from edgetune.base.documents.schedule import PopWork, RingWork
-from edgetune.base.freezes import DAYS, Freeze, closed_spans
+from edgetune.base.freezes import (
+    DAYS,
+    EVERY_HOUR,
+    WEEK_HOURS,
+    Freeze,
+    closed_spans,
+    hour_of_week,
+)
+from edgetune.fleet.campaign.hours import room_of
 from edgetune.fleet.campaign.schedule import TICK, make_schedule, order_of
 
 DAY, HOUR = 86400.0, 3600.0
 LOOK = 300.0
 START = 1_796_083_200.0
+_PAST = int(START // HOUR) - 5 * WEEK_HOURS
 _YEARS = 5 * 366 * DAY
 COLUMNS = {
     "PoPs": "{pops}",
     "at once": "{at_once}",
     "freezes": "{freezes}",
     "twins": "{twins}",
+    "max_load": "{max_load}",
     "days": "{days:.1f}",
     "bound": "{bound:.1f}",
     "times the bound": "{ratio:.2f}",
@@ -78,6 +93,8 @@ def run(count: int, seed: int, largest: int) -> dict[str, Any]:
         "overdue": sum(row["days"] > row["most"] for row in rows),
         "late_by": max(0.0, *(row["days"] / row["most"] - 1 for row in rows)),
         "together": sum(row["together"] for row in rows),
+        "with_load": sum(row["of_known_load"] for row in rows),
+        "beyond": sum(row["beyond"] for row in rows),
     }
 
 
@@ -90,14 +107,38 @@ def _summary(document: Mapping[str, Any]) -> None:
         "{together} of {fleets} fleets had twins out together; {overdue} ended later than shown "
         "before, by {late_by:.1%} at most; {pops:,} PoPs in all".format(**document)
     )
+    print(
+        "{beyond} of {with_load:,} PoPs of known load were drained beyond their share of "
+        "capacity".format(**document)
+    )
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """The ``rings`` as the library knows them, and by PoP how long a batch ``takes`` indeed."""
+    """The ``rings`` as the library knows them, and by PoP how long a batch ``takes`` indeed, and
+    what it can carry where that is known."""
 
     rings: list[RingWork]
     takes: Mapping[str, float]
+    max_load: float
+    carries: Mapping[str, Carries]
+
+
+@dataclass(frozen=True)
+class Carries:
+    """The ``load`` of a PoP by hour of the week, and what the ``hosts`` that serve may carry: while
+    ``out`` of them are in a batch, and at most so much ``each``."""
+
+    load: Sequence[float]
+    hosts: int
+    out: int
+    each: float
+
+    def is_beyond(self, start: float, end: float) -> bool:
+        """Whether the others carry more in any hour of a batch."""
+        hours = range(int(start // HOUR), math.ceil(end / HOUR))
+        most = max(self.load[hour_of_week(hour)] for hour in hours)
+        return most > (self.hosts - self.out) * self.each * (1 + 1e-9)
 
 
 def drawn(dice: random.Random, largest: int) -> Fleet:
@@ -118,11 +159,12 @@ def drawn(dice: random.Random, largest: int) -> Fleet:
     sampled = dice.random() < 0.5
     each = (330.0, 630.0) if reboots else (30.0, 330.0)
     measured_since = START if sampled else math.inf
+    sizes = {name: _hosts(dice) for name in names}
     pops = [
         PopWork(
             name,
             (120.0 if sampled else baseline, baseline),
-            *_batches(dice, reboots, soak),
+            *_batches(*sizes[name], reboots, soak),
             each,
             twins=twins.get(name, ()),
             measured=measured_since,
@@ -133,15 +175,65 @@ def drawn(dice: random.Random, largest: int) -> Fleet:
     at_once = dice.choice((0, 1, 2, number // 20, number // 8, number // 4))
     at_once = max(at_once, math.ceil(number / 40)) if at_once else 0
     pooled = dice.random() < 0.5
+    takes = {name: dice.uniform(*each) for name in names}
+    max_load = dice.choice((0.0, 0.0, 0.0, 0.7, 0.8, 0.9))
+    carries: dict[str, Carries] = {}
+    if max_load:
+        zones = dice.sample(range(24), dice.choice((1, 3, 24)))
+        pops = [_with_load(dice, pop, *sizes[pop.name], max_load, zones, carries) for pop in pops]
     parts = {"canary": pops[:1], "early": pops[1:early], "fleet": pops[early:]}
     rings = [RingWork(n, tuple(own), at_once, pooled, freezes) for n, own in parts.items() if own]
-    return Fleet(rings, {name: dice.uniform(*each) for name in names})
+    return Fleet(rings, takes, max_load, carries)
 
 
-def _batches(dice: random.Random, reboots: bool, soak: float) -> tuple[int, float, int]:
-    """Those before the soak, the soak, and those of the promotion, of a PoP of 4 to 100 hosts."""
+def _with_load(
+    dice: random.Random,
+    pop: PopWork,
+    hosts: int,
+    size: int,
+    max_load: float,
+    zones: Sequence[int],
+    carries: dict[str, Carries],
+) -> PopWork:
+    """With the hours that the library finds for it; one of twenty has no curve."""
+    zone, depth = dice.choice(zones), dice.uniform(0.5, 0.8)
+    load = [_at(hour + zone, depth) * hosts for hour in range(WEEK_HOURS)]
+    capacity = dice.choice((None, 1.0, 1.5))
+    curve = None if dice.random() < 0.05 else LoadCurve(_PAST, _past(dice, load), capacity)
+    room = room_of(pop.name, curve, hosts, size, max_load, pop.batch[1])
+    if curve:
+        each = max_load * (capacity or max(curve.by_hour.values()) / hosts)
+        carries[pop.name] = Carries(load, hosts, room.hosts, each)
+    batches = hosts // 2, room.hosts
+    promotes = 1 + math.ceil((batches[0] - 1) / batches[1])
+    changes = promotes * (2 if pop.changes > pop.promotes else 1)
+    return replace(pop, changes=changes, promotes=promotes, hours=room.hours, load=room.why)
+
+
+def _at(hour: int, depth: float) -> float:
+    """The load of a host at an hour of the week: at most 1, less at night and at weekends."""
+    weekend = 0.9 if hour // 24 % 7 >= 5 else 1.0
+    return weekend * (1 - depth * (1 + math.cos(2 * math.pi * (hour % 24 - 4) / 24)) / 2)
+
+
+def _past(dice: random.Random, load: Sequence[float]) -> list[float | None]:
+    """Five weeks of it, with surges in one or two, and with holes."""
+    surges = dice.sample(range(5), dice.choice((0, 1, 2)))
+    times = [dice.uniform(1.5, 4.0) if week in surges else 1.0 for week in range(5)]
+    return [
+        None if dice.random() < 0.02 else times[n // WEEK_HOURS] * load[hour_of_week(_PAST + n)]
+        for n in range(5 * WEEK_HOURS)
+    ]
+
+
+def _hosts(dice: random.Random) -> tuple[int, int]:
+    """Those of a PoP, 4 to 100, and of a batch."""
     hosts = round(math.exp(dice.uniform(math.log(4), math.log(100))))
-    size = max(1, int(hosts * dice.choice((0.1, 0.2, 0.3, 0.5))))
+    return hosts, max(1, int(hosts * dice.choice((0.1, 0.2, 0.3, 0.5))))
+
+
+def _batches(hosts: int, size: int, reboots: bool, soak: float) -> tuple[int, float, int]:
+    """Those before the soak, the soak, and those of the promotion."""
     group = hosts // 2
     batches = 1 + math.ceil((group - 1) / size)
     return batches * (1 + reboots), soak, batches
@@ -186,6 +278,9 @@ def measured(fleet: Fleet) -> dict[str, Any]:
         "least": (before.ends[0] - START) / DAY,
         "most": (before.ends[1] - START) / DAY,
         "together": planned.twins_out_together(),
+        "max_load": f"{fleet.max_load:.0%}" if fleet.max_load else "none",
+        "of_known_load": len(fleet.carries),
+        "beyond": planned.beyond_capacity(),
     }
 
 
@@ -233,12 +328,22 @@ class Campaign:
     def _until_news(self, ring: RingWork, now: float) -> None:
         """A freeze is all that a step may wait for where no PoP is under way."""
         if not self._events:
-            opens = self._opens(ring, now)
-            assert opens > now, "the campaign waits for nothing"
-            self._events.append((opens, ring.pops[0].name))
+            own = [self._pops[pop.name] for pop in ring.pops]
+            waiting = [pop.work for pop in own if pop.state == "waiting"]
+            opens = [self._opens(ring, now, pop.hours) for pop in waiting]
+            opens += [self._opens(ring, now)] if any(p.state == "ahead" for p in own) else []
+            assert min(opens) > now, "the campaign waits for nothing"
+            self._events.append((min(opens), ring.pops[0].name))
 
-    def _opens(self, ring: RingWork, now: float) -> float:
-        """When a batch may begin, by all freezes of five years."""
+    def _opens(self, ring: RingWork, now: float, hours: frozenset[int] = EVERY_HOUR) -> float:
+        """When a batch may begin, in these hours of the week."""
+        opens = self._thaws(ring, now)
+        while hour_of_week(int(opens // HOUR)) not in hours:
+            opens = self._thaws(ring, HOUR * (opens // HOUR + 1))
+        return opens
+
+    def _thaws(self, ring: RingWork, now: float) -> float:
+        """When no freeze is in force, by all of five years."""
         if not self._closed and ring.closed:
             self._closed = closed_spans(ring.closed, START - DAY, START + _YEARS)
         number = bisect.bisect_right(self._closed, (now, math.inf)) - 1
@@ -251,13 +356,17 @@ class Campaign:
         room = ring.at_once - len(under_way) if ring.at_once else len(own)
         waiting = [pop for pop in own if pop.state == "waiting"]
         if len(waiting) + sum(pop.state == "complete" for pop in own) == len(own):
-            for pop in waiting[: max(0, room)]:
+            due = [p for p in waiting if not ring.at_once or self._is_open(ring, p, now)]
+            for pop in due[: max(0, room)]:
                 self._enter(ring, pop, "promoting", now)
         ahead = [pop for pop in own if pop.state == "ahead"]
         if ahead and room > 0 and self._opens(ring, now) == now:
             for name in self._order(ring, own, now, min(room, len(ahead)))[:room]:
                 self._enter(ring, self._pops[name], "baseline", now)
         return now
+
+    def _is_open(self, ring: RingWork, pop: Pop, now: float) -> bool:
+        return pop.work.hours == EVERY_HOUR or self._opens(ring, now, pop.work.hours) == now
 
     def _order(self, ring: RingWork, own: Sequence[Pop], now: float, room: int) -> list[str]:
         ahead = [pop.work.name for pop in own if pop.state == "ahead"]
@@ -313,7 +422,7 @@ class Campaign:
             pop.state = "complete"
             heapq.heappush(self._events, (now, name))
             return
-        opens = self._opens(ring, now)
+        opens = self._opens(ring, now, pop.work.hours)
         busy = [end for twin in pop.work.twins for end in self._ends(twin, now)]
         wait = max([opens, *busy])
         if wait > now:
@@ -327,6 +436,13 @@ class Campaign:
     def _ends(self, twin: str, now: float) -> list[float]:
         out = self._pops[twin].out
         return [out[-1][1]] if out and out[-1][1] > now else []
+
+    def beyond_capacity(self) -> int:
+        """How many PoPs ever had a batch that left the others more than their share."""
+        return sum(
+            any(carries.is_beyond(*span) for span in self._pops[name].out)
+            for name, carries in self._fleet.carries.items()
+        )
 
     def twins_out_together(self) -> bool:
         """Whether batches of twins ever overlapped."""

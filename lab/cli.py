@@ -149,7 +149,8 @@ def _add_run_options(
     word: str = "KEY=VALUE",
     means: str = "parameters of the action",
 ) -> None:
-    parser.add_argument("words", nargs="*", metavar=word, help=means)
+    # Without a default argparse calls it required where something else is missing.
+    parser.add_argument("words", nargs="*", default=[], metavar=word, help=means)
     parser.add_argument("--params-file", type=Path, metavar="FILE", help="the same as YAML or JSON")
     parser.add_argument("--json", action="store_true", help="print nothing but a JSON document")
     parser.add_argument("--verbose", action="store_true", help="show each task as it ends")

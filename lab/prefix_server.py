@@ -2,8 +2,9 @@
 """A web server that sets the congestion control of large responses, by a file of prefixes.
 
 python -m lab.prefix_server check FILE           exit 1 and name the line that is wrong
-python -m lab.prefix_server serve FILE ADDRESS PORT
-                                                 answer ``GET /NUMBER`` with so many bytes
+python -m lab.prefix_server serve FILE ADDRESS PORT [USUAL]
+                                                 answer ``GET /NUMBER`` with so many bytes; USUAL is
+                                                 the congestion control where nothing else chooses
 
 It is a reference: it shows in few lines what a web server has to do with the file of the applier
 ``file`` of the agent. It reads the file when it starts and at each SIGHUP.
@@ -52,11 +53,13 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, file: Path, address: str, port: int) -> None:
+    def __init__(self, file: Path, address: str, port: int, usual: str = "") -> None:
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._file = file
         self.table = read_table(file.read_text())
         super().__init__((address, port), _Handler)
+        if usual:
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, usual.encode())
 
     def reload(self) -> None:
         """A file that makes no sense is not taken."""
@@ -99,8 +102,8 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{arguments[1]}: {error}", file=sys.stderr)
             return 1
         return 0
-    if len(arguments) == 4 and arguments[0] == "serve" and arguments[3].isdecimal():
-        server = Server(Path(arguments[1]), arguments[2], int(arguments[3]))
+    if len(arguments) in (4, 5) and arguments[0] == "serve" and arguments[3].isdecimal():
+        server = Server(Path(arguments[1]), arguments[2], int(arguments[3]), *arguments[4:])
         signal.signal(signal.SIGHUP, lambda *_: server.reload())
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         server.serve_forever()

@@ -39,11 +39,14 @@ from lab.pop import network
 
 @dataclass(frozen=True)
 class Link:
-    """Seconds each way; the share of packets to clients that is lost; bytes a second."""
+    """Seconds each way; the share of packets to clients that is lost; bytes a second, which each
+    client has alone unless they are shared; seconds that a packet waits at most."""
 
     delay: float
     loss: float
     rate: float
+    is_shared: bool = False
+    queue: float = 0.1
 
 
 PATHS: Mapping[str, Link] = {
@@ -57,7 +60,6 @@ PHASES = ("treated", "taken back")
 _HOST = {"v4": "10.1.0.1", "v6": "fd00:1::1"}
 _ROUTER = {"v4": "10.1.0.2", "v6": "fd00:1::2"}
 _PORT = 8080
-_QUEUE = 0.1
 _IFF_TUN_NO_PI, _TUNSETIFF = 0x1001, 0x400454CA
 _LARGEST = 1 << 16
 
@@ -70,27 +72,23 @@ side, of a client of a prefix that is chosen, and of one that is held out; and t
 def load(turns: int, seconds: float) -> list[Loaded]:
     """Clients of one path load as much as they can, all at once; BenchError unless the machine is
     afterwards as it was."""
-    if os.geteuid() != 0:
-        raise BenchError("the paths are between namespaces: run it as root")
-    before, found = _routes_of_machine(), []
-    with tempfile.TemporaryDirectory() as folder, _site() as (clients, wire):
+    found = []
+    with site() as (clients, wire):
         for name in APPLIERS:
-            with _host(Path(folder, name)) as applier:
+            with host(name) as applier:
                 for phase in PHASES:
-                    _apply(applier, phase)
+                    treat(applier, CHOSEN if phase == PHASES[0] else [])
                     for path in PATHS:
                         # The counts of one phase do not wait for packets of the one before.
                         wire.path = PATHS[path]
                         found += _turns(applier.name, phase, path, clients, turns, seconds)
-    if _routes_of_machine() != before:
-        raise BenchError("the routes of this machine have changed")
     return found
 
 
 def _turns(
     applier: str, phase: str, path: str, clients: int, turns: int, seconds: float
 ) -> list[Loaded]:
-    told = [_turn(path, clients, seconds) for _ in range(turns)]
+    told = [loaded(path, clients, seconds) for _ in range(turns)]
     found = []
     for family in FAMILIES:
         own = [[turn[family, is_chosen] for turn in told] for is_chosen in (True, False)]
@@ -103,14 +101,17 @@ def _turns(
     return found
 
 
-def _turn(path: str, clients: int, seconds: float) -> dict[tuple[str, bool], tuple[float, str]]:
-    """By family and whether the client is of the chosen prefix."""
+def loaded(
+    path: str, clients: int, seconds: float, families: Sequence[str] = FAMILIES
+) -> dict[tuple[str, bool], tuple[float, str]]:
+    """Bytes a second and the congestion control, by family and whether the client is of the chosen
+    prefix."""
     found: dict[tuple[str, bool], tuple[float, str]] = {}
 
     def one(family: str, is_chosen: bool) -> None:
-        found[family, is_chosen] = _load(_client(path, family, is_chosen), family, clients, seconds)
+        found[family, is_chosen] = _load(client(path, family, is_chosen), family, clients, seconds)
 
-    each = [(family, is_chosen) for family in FAMILIES for is_chosen in (True, False)]
+    each = [(family, is_chosen) for family in families for is_chosen in (True, False)]
     threads = [Thread(target=one, args=own) for own in each]
     for thread in threads:
         thread.start()
@@ -123,6 +124,17 @@ def _turn(path: str, clients: int, seconds: float) -> dict[tuple[str, bool], tup
 
 def _load(client: str, family: str, clients: int, seconds: float) -> tuple[float, str]:
     """Bytes a second that arrive, and what ss says of the host's side."""
+    with asking(client, family, clients, 999_999_999) as peer:
+        arrived, end = 0, time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if select.select([peer], [], [], left)[0]:
+                arrived += len(peer.recv(_LARGEST))
+        return arrived / seconds, _algorithm(peer.getsockname()[1])
+
+
+@contextmanager
+def asking(client: str, family: str, clients: int, size: int) -> Iterator[socket.socket]:
+    """A new connection of a client, on which so many bytes begin to come."""
     kind = socket.AF_INET6 if family == "v6" else socket.AF_INET
     with network.inside(clients):
         peer = socket.socket(kind)
@@ -130,12 +142,8 @@ def _load(client: str, family: str, clients: int, seconds: float) -> tuple[float
         peer.bind((client, 0))
         peer.settimeout(60)
         peer.connect((_HOST[family], _PORT))
-        peer.sendall(b"GET /999999999 HTTP/1.1\r\nHost: e\r\n\r\n")
-        arrived, end = 0, time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            if select.select([peer], [], [], left)[0]:
-                arrived += len(peer.recv(_LARGEST))
-        return arrived / seconds, _algorithm(peer.getsockname()[1])
+        peer.sendall(f"GET /{size} HTTP/1.1\r\nHost: e\r\n\r\n".encode())
+        yield peer
 
 
 def _algorithm(client_port: int) -> str:
@@ -148,19 +156,23 @@ def _algorithm(client_port: int) -> str:
     return next((name for name in ("bbr", "cubic", "reno") if f"\t {name} " in said), "?")
 
 
-def _client(path: str, family: str, is_chosen: bool) -> str:
+def client(path: str, family: str, is_chosen: bool) -> str:
     number = 2 * [*PATHS].index(path) + (1 if is_chosen else 2)
     return f"10.20.{number}.7" if family == "v4" else f"fd00:20:0:{number}00::7"
 
 
-def _apply(applier: Applier, phase: str) -> None:
-    if phase != PHASES[0]:
+CHOSEN = [client(path, family, True) for path in PATHS for family in FAMILIES]
+"""The clients of chosen prefixes."""
+
+
+def treat(applier: Applier, clients: Sequence[str]) -> None:
+    """Give BBR to the prefixes of these clients, and to no others."""
+    if not clients:
         applier.flush()
         return
-    clients = [_client(path, family, True) for path in PATHS for family in FAMILIES]
     prefixes = [
-        Wanted(client.replace("::7", "::/56") if ":" in client else client[: -len("7")] + "0/24", 0)
-        for client in clients
+        Wanted(own.replace("::7", "::/56") if ":" in own else own[: -len("7")] + "0/24", 0)
+        for own in clients
     ]
     told = Configuration("lab", 1, "bbr", 600, prefixes, applier.name, "")
     skipped = applier.set(told)
@@ -169,9 +181,15 @@ def _apply(applier: Applier, phase: str) -> None:
 
 
 @contextmanager
-def _host(root: Path) -> Iterator[Applier]:
+def host(name: str) -> Iterator[Applier]:
     """The present namespace, with files of its own and a web server, which reads the file of
-    prefixes."""
+    prefixes; and the applier of this name."""
+    with tempfile.TemporaryDirectory() as folder, _served(Path(folder)):
+        yield applier(Host(folder), name)
+
+
+@contextmanager
+def _served(root: Path) -> Iterator[None]:
     own = {
         "usr/local/sbin/ip": f'#!/bin/sh\nexec {shutil.which("ip")} "$@"\n',
         "usr/local/sbin/web": f"#!/bin/sh\n. {root}/web.sh\n",
@@ -190,7 +208,8 @@ def _host(root: Path) -> Iterator[Applier]:
     program = [sys.executable, "-m", "lab.prefix_server"]
     file = str(root / "prefixes.conf")
     servers = [
-        subprocess.Popen([*program, "serve", file, address, str(_PORT)])
+        # CUBIC, whatever the machine has: on a route, the applier would find somebody's choice.
+        subprocess.Popen([*program, "serve", file, address, str(_PORT), "cubic"])
         for address in _HOST.values()
     ]
     numbers = " ".join(str(server.pid) for server in servers)
@@ -199,7 +218,7 @@ def _host(root: Path) -> Iterator[Applier]:
     try:
         for address in _HOST.values():
             _until_served(address)
-        yield applier(Host(str(root)), root.name)
+        yield
     finally:
         for server in servers:
             server.send_signal(signal.SIGTERM)
@@ -220,8 +239,22 @@ def _until_served(address: str) -> None:
 
 
 @contextmanager
-def _site() -> Iterator[tuple[int, _Wire]]:
-    """Inside of the host's namespace: that of the clients, and the wire between them."""
+def site() -> Iterator[tuple[int, Wire]]:
+    """Inside of the host's namespace: that of the clients, and the wire between them.
+
+    BenchError unless the machine is afterwards as it was.
+    """
+    if os.geteuid() != 0:
+        raise BenchError("the paths are between namespaces: run it as root")
+    before = _routes_of_machine()
+    with _namespaces() as found:
+        yield found
+    if _routes_of_machine() != before:
+        raise BenchError("the routes of this machine have changed")
+
+
+@contextmanager
+def _namespaces() -> Iterator[tuple[int, Wire]]:
     here, there = network.new_namespace(), network.new_namespace()
     with ExitStack() as stack:
         stack.callback(os.close, here)
@@ -233,15 +266,15 @@ def _site() -> Iterator[tuple[int, _Wire]]:
             _ip(f"-6 address add {_ROUTER['v6']}/64 dev t1 nodad", "link set t1 up")
             for path in PATHS:
                 for is_chosen in (True, False):
-                    _ip(f"address add {_client(path, 'v4', is_chosen)}/32 dev lo")
-                    _ip(f"-6 address add {_client(path, 'v6', is_chosen)}/128 dev lo nodad")
+                    _ip(f"address add {client(path, 'v4', is_chosen)}/32 dev lo")
+                    _ip(f"-6 address add {client(path, 'v6', is_chosen)}/128 dev lo nodad")
         stack.enter_context(network.inside(here))
         near = _tun("t0")
         stack.callback(os.close, near)
         _ip("link set lo up", f"address add {_HOST['v4']}/24 dev t0")
         _ip(f"-6 address add {_HOST['v6']}/64 dev t0 nodad", "link set t0 up")
-        _ip(f"route add default via {_ROUTER['v4']} congctl cubic")
-        _ip(f"-6 route add default via {_ROUTER['v6']} congctl cubic")
+        _ip(f"route add default via {_ROUTER['v4']}")
+        _ip(f"-6 route add default via {_ROUTER['v6']}")
         yield there, stack.enter_context(_carrying(near, far))
 
 
@@ -265,16 +298,16 @@ def _tun(name: str) -> int:
 
 
 @dataclass
-class _Wire:
-    """What clients are behind now; each has a queue of its own."""
+class Wire:
+    """What clients are behind now; each has a queue of its own unless the path is shared."""
 
     path: Link
 
 
 @contextmanager
-def _carrying(near: int, far: int) -> Iterator[_Wire]:
+def _carrying(near: int, far: int) -> Iterator[Wire]:
     """Carry packets from each end to the other while the body runs."""
-    wire, end = _Wire(next(iter(PATHS.values()))), Event()
+    wire, end = Wire(next(iter(PATHS.values()))), Event()
     ways = [(near, far, True), (far, near, False)]
     threads = [Thread(target=_carry, args=(*way, wire, end)) for way in ways]
     for thread in threads:
@@ -287,7 +320,7 @@ def _carrying(near: int, far: int) -> Iterator[_Wire]:
             thread.join()
 
 
-def _carry(source: int, target: int, to_clients: bool, wire: _Wire, end: Event) -> None:
+def _carry(source: int, target: int, to_clients: bool, wire: Wire, end: Event) -> None:
     dice, waiting = random.Random(to_clients), []  # type: ignore[var-annotated]
     free: dict[bytes, float] = {}
     count = 0
@@ -300,10 +333,10 @@ def _carry(source: int, target: int, to_clients: bool, wire: _Wire, end: Event) 
             continue
         packet, now, path = os.read(source, _LARGEST), time.monotonic(), wire.path
         loss = path.loss if to_clients else 0.0
-        client = _client_of(packet, to_clients)
+        client = b"" if path.is_shared else _client_of(packet, to_clients)
         begins = max(free.get(client, 0.0), now)
         # What would wait for too long finds no room in the queue.
-        if dice.random() >= loss and begins - now <= _QUEUE:
+        if dice.random() >= loss and begins - now <= path.queue:
             free[client] = begins + len(packet) / path.rate
             count += 1
             heapq.heappush(waiting, (free[client] + path.delay, count, packet))

@@ -7,7 +7,6 @@ import time
 from typing import Any
 from unittest import mock
 
-from bench._table import BenchError
 from bench.congestion.rounds import megabytes
 from edgetune.base import clock
 from edgetune.base.documents.congestion import ROUND
@@ -53,11 +52,8 @@ class _Later(clock.Clock):
 
 def query(rows: int) -> dict[str, float]:
     """Seconds to read a round of so many rows, through HTTP, and megabytes of the process before
-    and at its most; BenchError without chdb."""
-    try:
-        engine = Chdb()
-    except ImportError:
-        raise BenchError("chdb is not installed (requirements-chdb.txt)") from None
+    and at its most; chdb is needed."""
+    engine = Chdb()
     start = _FIRST * ROUND
     parameters = {"sockets": rows // POLLS, "hosts": HOSTS, "prefixes": PREFIXES, "rows": rows}
     engine.run("CREATE DATABASE xtcp")

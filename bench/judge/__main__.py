@@ -81,13 +81,12 @@ def run(scenarios: Sequence[str], sizes: Sizes, seed: int, each: Each) -> dict[s
     ours = trials.ours()
     found = trials.run(trials.cases(scenarios), sizes, seed, each)
     _, left_out = peers.installed()
-    if ours is None:
-        left_out = {"edgetune": f"no {trials.OURS}", **left_out}
     document: dict[str, Any] = {
         "benchmark": "judge",
         "seed": seed,
         "replicates": asdict(sizes),
         "left_out": left_out,
+        "failed": {} if ours else {"edgetune": f"no {trials.OURS}"},
         "false_rollbacks": figures.false_rollbacks(found),
         "power": figures.power(found),
         "wrong_direction": figures.wrong_direction(found),

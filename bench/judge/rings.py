@@ -6,6 +6,8 @@ python -m bench.judge.rings [CAMPAIGNS]
 A PoP has 4 test and 4 control hosts, as in the scenario `few`, and four looks. Alone it is taken
 back or promoted by its own; in a pooled ring those that were not taken back wait, and the test of
 the ring decides. A campaign stops where its ring confirms the harm of PoPs that were taken back.
+What its PoPs showed is expected of one PoP more, which should surprise nobody, and of one where the
+effect is another one.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ from bench._table import print_table
 from bench.judge.figures import holds, wilson
 from bench.judge.production import ALPHA, METRIC, begun, soak_windows, take_looks
 from bench.judge.scenarios import SCENARIOS, draw
+from edgetune.base.documents.effect import KeptEffect
 from edgetune.base.documents.look import Look
 from edgetune.base.documents.plan import Intent
 from edgetune.base.documents.words import Decision
 from edgetune.judge import ring as ring_judge
+from edgetune.judge.comparison import Comparison
+from edgetune.judge.effects import expected, parts_of
 from edgetune.judge.multiplicity import view_of_harm
 from edgetune.judge.ring import PopRecord, decide_ring
+from edgetune.judge.surprise import surprise
 
 POPS = (5, 20, 50)
 LOOKS = 4
@@ -38,6 +44,8 @@ TRUTHS: Mapping[str, tuple[float, float]] = {
     "x1.25": (1.25, 0.0),
 }
 """The ratio of an effect, and how much its logarithm differs from PoP to PoP."""
+OFF = 2.0
+"""How many times the effect that was to be expected."""
 
 
 @dataclass
@@ -56,6 +64,8 @@ class Found:
     ring_taken_back: int = 0
     covered: int = 0
     followed: int = 0
+    surprised: int = 0
+    surprised_off: int = 0
     ratios: list[float] = field(default_factory=list)
 
 
@@ -95,11 +105,26 @@ def _campaign(found: Found, dice: np.random.Generator) -> None:
     found.stopped += view_of_harm(spent, ALPHA).confirms
     found.pooled += ruling.look.decision is Decision.PROMOTE
     found.ring_taken_back += ruling.look.decision is Decision.ROLL_BACK
+    found.surprised += _surprises(soaks, soak(dice, math.exp(true[-1]))[0])
+    found.surprised_off += _surprises(soaks, soak(dice, OFF * math.exp(true[-1]))[0])
     effect = ruling.over.effect
     if effect and effect.next_pop:
         found.ratios.append(effect.ratio)
         found.covered += holds(effect.interval, ratio)
         found.followed += holds(effect.next_pop, math.exp(true[-1]))
+
+
+def _surprises(soaks: Mapping[str, tuple[PopRecord, Look]], following: PopRecord) -> bool:
+    kept = [
+        KeptEffect(pop, pop, "", "", METRIC, 0.0, look.verdict, *parts_of(_compared(record)))
+        for pop, (record, look) in soaks.items()
+    ]
+    plan = replace(following.plan, expected=expected(kept))
+    return bool(surprise(_compared(replace(following, plan=plan))))
+
+
+def _compared(record: PopRecord) -> Comparison:
+    return Comparison(record.plan, record.strata, record.baseline, record.blocks)
 
 
 def show(rows: list[Found]) -> None:
@@ -126,6 +151,7 @@ def show(rows: list[Found]) -> None:
     )
     print()
     headers = ["truth", "PoPs", "effect over PoPs", "inside its interval", "the next PoP is inside"]
+    headers += ["it surprises", f"one with x{OFF:g} does"]
     print_table(
         headers,
         [
@@ -135,6 +161,8 @@ def show(rows: list[Found]) -> None:
                 f"x{math.exp(np.mean(np.log(row.ratios))):.3f}",
                 _share(row.covered, len(row.ratios)),
                 _share(row.followed, len(row.ratios)),
+                _share(row.surprised, row.campaigns),
+                _share(row.surprised_off, row.campaigns),
             ]
             for row in rows
             if row.ratios

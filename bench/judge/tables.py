@@ -28,8 +28,6 @@ def show(document: Mapping[str, Any]) -> None:
     _show_promises(document["promises"])
     _show_missed(document["missed"])
     show_fleets(document)
-    for name, reason in document["left_out"].items():
-        print(f"not compared: {name} ({reason})")
 
 
 def grid(

@@ -3,7 +3,7 @@
 
 `home` is EDGETUNE_HOME. Each fault lasts until its inverse is called; none outlives the lab.
 `status` shows those that last under "faults": {"cut": ports, "slow": ports, "full": hosts,
-"busy": hosts}, and under "bmc" of each host those of its BMC.
+"busy": hosts, "steal": hosts, "slow_disk": hosts}, and under "bmc" of each host those of its BMC.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ done; :"""
 EMPTY = "rm -f /var/lab-full-*"
 BUSY = "systemd-run --quiet --unit lab-busy /usr/local/lib/lab/keep_busy"
 IDLE = "systemctl stop lab-busy || :"
+CAUSES = "/run/application.d"
 AGENTS = r"--full '^[^ ]*python3[^ ]* (-I -S -c|.*agent\.py)'"
 
 
@@ -199,6 +200,19 @@ def keep_busy(home: Path, host: str, on: bool) -> None:
         console(home, host, ["sh", "-c", BUSY if on else IDLE])
 
 
+def slow_application(home: Path, host: str, cause: str, on: bool) -> None:
+    """Give the application of a host a tail of slow requests, and nothing else of the host.
+
+    "steal": a hypervisor takes its CPU for half a second, about every ten seconds. "slow_disk": one
+    request of twenty-five waits 0.4 s for a disk. It is over when the host goes down.
+    """
+    request(home, "slow_application", name=host, cause=cause, on=on)
+    mark = f"{CAUSES}/{cause}"
+    console(
+        home, host, ["sh", "-c", f"mkdir -p {CAUSES} && touch {mark}" if on else f"rm -f {mark}"]
+    )
+
+
 def kill(home: Path, host: str, program: str) -> int:
     """SIGKILL what runs on a host as "sshd" (sessions included), "nginx" or "agent" (the host
     agent, from a session, a timer or at boot); returns the number killed.
@@ -235,10 +249,12 @@ def bmc_fault(home: Path, host: str, fault: str, on: bool) -> None:
 
 
 FAULTS: dict[str, Callable[[Path, str], Any]] = {
-    "cut": lambda home, port: set_link(home, port, False),
-    "slow": lambda home, port: slow_link(home, port, True),
-    "full": lambda home, host: fill_disk(home, host, True),
-    "busy": lambda home, host: keep_busy(home, host, True),
+    "cut": partial(set_link, up=False),
+    "slow": partial(slow_link, on=True),
+    "full": partial(fill_disk, full=True),
+    "busy": partial(keep_busy, on=True),
+    "steal": partial(slow_application, cause="steal", on=True),
+    "slow_disk": partial(slow_application, cause="slow_disk", on=True),
     "off": lambda home, host: power(home, host, "cut"),
     **{name: partial(kill, program=name) for name in PROGRAMS},
     "balancer": balancer,
@@ -248,12 +264,22 @@ FAULTS: dict[str, Callable[[Path, str], Any]] = {
 }
 
 
+ENDS: dict[str, Callable[[Path, str], Any]] = {
+    "cut": partial(set_link, up=True),
+    "slow": partial(slow_link, on=False),
+    "full": partial(fill_disk, full=False),
+    "busy": partial(keep_busy, on=False),
+    "steal": partial(slow_application, cause="steal", on=False),
+    "slow_disk": partial(slow_application, cause="slow_disk", on=False),
+}
+"""Of the faults that last."""
+
+
 def inject(home: Path, fault: str, target: str) -> None:
-    """Break something by the name of its fault: "cut", "slow" (of a port), "full", "busy", "off",
-    "sshd", "nginx", "agent" (of a host), "balancer" and "balancer2" (reload, forget, kill or
-    mute), "stop" (prometheus or
-    alertmanager), "surge" (so many times the usual load), or one of `lab.bmc.FAULTS` with "bmc_"
-    before it (of a host).
+    """Break something by the name of its fault: "cut", "slow" (of a port), "full", "busy", "steal",
+    "slow_disk", "off", "sshd", "nginx", "agent" (of a host), "balancer" and "balancer2" (reload,
+    forget, kill or mute), "stop" (prometheus or alertmanager), "surge" (so many times the usual
+    load), or one of `lab.bmc.FAULTS` with "bmc_" before it (of a host).
     """
     from lab.bmc import FAULTS as BMC_FAULTS  # late: it is much, and needed for nothing else
 
@@ -277,14 +303,9 @@ def heal(home: Path) -> None:
         raise LabError(f"no lab is running in {home}", REFUSED)
     if state["surge"] != 1:
         set_load(home, state["load"])
-    for port in state["faults"]["cut"]:
-        set_link(home, port, True)
-    for port in state["faults"]["slow"]:
-        slow_link(home, port, False)
-    for host in state["faults"]["full"]:
-        fill_disk(home, host, False)
-    for host in state["faults"]["busy"]:
-        keep_busy(home, host, False)
+    for fault, targets in state["faults"].items():
+        for target in targets:
+            ENDS[fault](home, target)
     for name in state["monitoring"]:
         set_monitoring(home, name, True)
     for number in state["muted"]:

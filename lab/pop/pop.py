@@ -62,7 +62,7 @@ NOTES = {
 }
 HEAR_SECONDS = 0.5
 
-FAULTS = ("cut", "slow", "full", "busy")
+FAULTS = ("cut", "slow", "full", "busy", "steal", "slow_disk")
 
 # What is no host: its port of the bridge, its address, the end of its MAC.
 OTHERS = {
@@ -124,6 +124,8 @@ class PoP:
         self.cut: set[str] = set()
         self.slow: set[str] = set()
         self.full: set[str] = set()
+        self.steal: set[str] = set()
+        self.slow_disk: set[str] = set()
         self.busy: dict[str, subprocess.Popen[bytes] | None] = {}  # a machine has it in itself
         self.drops = Drops(layout.disks, drops)
         self.balancer: Balancers | Router | None = None
@@ -297,6 +299,13 @@ class PoP:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
+    def slow_application(self, name: str, cause: str, on: bool) -> None:
+        """See `faults.slow_application`, which tells the host."""
+        if not self.application:
+            raise LabError("the lab was built without --application", REFUSED)
+        self._running(name)
+        _note(getattr(self, cause), name, on)
+
     def kill(self, host: str, program: str) -> int:
         """See `faults.kill`."""
         return processes.kill(self._running(host), program)
@@ -315,6 +324,8 @@ class PoP:
                     self.bmcs.switch_off(item.address.name)
                 item.pid, item.leaving, item.returns = 0, False, False
                 self.busy.pop(item.address.name, None)
+                for ended in (self.steal, self.slow_disk):
+                    ended.discard(item.address.name)
                 network.disconnect(item.address.name)
                 os.close(self.namespaces.pop(item.address.name))
 

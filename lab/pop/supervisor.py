@@ -29,6 +29,7 @@ REQUEST_SECONDS = 10.0
 VERBS = {
     *("set_load", "power", "kill", "fill_disk", "keep_busy", "boots_told"),
     *("set_link", "slow_link", "set_monitoring", "balancer_fault", "balancer_state", "bmc_fault"),
+    "slow_application",
 }
 # Of the options, those that the PoP is made of, in its order.
 PARTS = (

@@ -29,6 +29,8 @@ _RUN = "edgetune run"
 _REMEDIES = {
     "there is no rollout": "edgetune status --all",
     "there is no campaign": f"{_RUN} campaign_status",
+    "that soaks or is held": "edgetune status",
+    "is measured already": "edgetune status",
 }
 """What to type after a problem that begins so, whatever was run."""
 
@@ -77,7 +79,8 @@ def next_steps(
     if succeeded and not story and _is_dry(execution):
         return {"carry it out": _in_earnest(pack, execution, given)}
     steps = _steps_of(story) if story and execution.action.runner == "orquesta" else {}
-    remedy = "" if steps or succeeded else _remedy(execution, story)
+    helped = steps or execution.status in ("succeeded", "canceled")
+    remedy = "" if helped else _remedy(execution, story)
     return {**steps, **({"next": remedy} if remedy else {})}
 
 
@@ -86,12 +89,15 @@ def _steps_of(story: Story) -> dict[str, str]:
     report = {"report": command("report_rollout", rollout=id)}
     back = {"roll back": command("roll_back_pop", rollout=id)}
     longer = {"look longer": command("rollout_pop", rollout=id, wait="true")}
-    return {
+    # Of a measurement that was canceled nothing else returns what hosts weigh.
+    weights = {"return weights": command("recover_rollout", rollout=id)}
+    steps = {
         State.COMPLETE: {**report, **back},
         State.ROLLED_BACK: report,
         State.HELD: {**report, **longer, **back},
         State.SOAKING: {"go on": "edgetune serve --enable advance_soaking", **back},
     }.get(State(story.head.state), {})
+    return {**(weights if story.head.measuring else {}), **steps}
 
 
 def command(action: str, **parameters: str) -> str:

@@ -18,7 +18,7 @@ from edgetune.base.errors import EdgetuneError
 from edgetune.report.effects import caveat
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import living_heads
-from edgetune.rollout.record.rollout import Record, read_rollout
+from edgetune.rollout.record.rollout import Record, out_of_service, read_rollout
 from edgetune.rollout.status.present import Present, spoken
 from lab.runner.screen import BAD, GOOD, PLAIN, WARNING
 
@@ -81,8 +81,9 @@ class Story:
         if head.state == State.ROLLING_BACK:
             begun = phases(head.history, clock.wall())[-1].start
             return roughly(round(max(0.0, clock.wall() - begun)))
-        passed = roughly(round(max(0.0, clock.wall() - head.created)))
-        return f"{passed} of about {roughly(self._record.plan.seconds)}"
+        passed, planned = round(max(0.0, clock.wall() - head.created)), self._record.plan.seconds
+        join = " of about " if passed <= planned else ", planned about "
+        return f"{roughly(passed)}{join}{roughly(planned)}"
 
     @property
     def summary(self) -> str:
@@ -139,7 +140,9 @@ class Story:
         for batch in self._batches:
             for words, names in _by_end(batch).items():
                 told.update((name, words) for name in names)
-        return told
+        out = {*out_of_service(self._batches)}
+        lost = {name for name, words in told.items() if words == "QUARANTINED"}
+        return {**told, **dict.fromkeys(out - lost, "OUT OF SERVICE")}
 
 
 class StoryTeller:

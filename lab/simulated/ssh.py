@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
 import asyncssh
@@ -18,11 +19,14 @@ CANNOT_EXECUTE = 126
 
 
 class HostServer:
-    """One host's server at one address; the key objects keep asyncssh from re-reading files."""
+    """One host's server at one address; the key objects keep asyncssh from re-reading files.
 
-    def __init__(self, root: Path, address: str, port: int, user_key: str) -> None:
+    ``more`` are further options of ``asyncssh.listen``.
+    """
+
+    def __init__(self, root: Path, address: str, port: int, user_key: str, **more: Any) -> None:
         self._root = root
-        self._where = (address, port)
+        self._where, self._more = (address, port), more
         self._user = asyncssh.import_authorized_keys(user_key)
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self._connections: WeakSet[asyncssh.SSHServerConnection] = WeakSet()
@@ -50,6 +54,7 @@ class HostServer:
             encoding=None,
             agent_forwarding=False,
             gss_host=None,
+            **self._more,
         )
 
     def stop(self) -> None:

@@ -11,11 +11,15 @@ from edgetune.base.documents.look import Look
 from edgetune.base.documents.words import Decision, Verdict
 from edgetune.base.sanitize import one_line
 from edgetune.fleet.campaign.record import seized
+from edgetune.report.campaign import turn_length
+from edgetune.report.campaign_page import planned_page
+from edgetune.report.steps.run_campaign import BegunResult, run_campaign
 from edgetune.rollout.ownership.lease import as_owner
 from tests.lib.report.test_report import TAGS, Reader, effect
 from tests.support.action_case import EdgetuneActionTestCase
 from tests.support.campaign_world import CampaignWorld
 from tests.support.hostile import HOSTILE
+from tests.support.virtual_clock import VirtualClock
 
 
 class ReportCampaignTestCase(EdgetuneActionTestCase):
@@ -89,3 +93,56 @@ class ReportCampaignTestCase(EdgetuneActionTestCase):
     def test_without_a_directory_the_option_is_named(self) -> None:
         del self.world.config["report_dir"]
         self.assert_wrong("report_dir", campaign=self.world.id)
+
+
+def planned(world: CampaignWorld) -> tuple[BegunResult, str]:
+    """A dry run and its page."""
+    told = run_campaign(world.context, "queue")
+    return told, Path(told["path"]).read_text(encoding="utf-8")
+
+
+def test_a_dry_run_has_a_page_with_who_when_and_what_costs_most(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    folder = tmp_path / "reports"
+    world = CampaignWorld(tmp_path / "world", gates={"max_load": 0.8}, report_dir=str(folder))
+    told, html = planned(world)
+    read = Reader(html)
+    assert read.tags <= TAGS and not re.search(r"url\(|@import|<script", html)
+    turns = {own.pop: own for own in told["text"].schedule.turns}
+    for pop, turn in turns.items():
+        assert re.search(rf"{pop}\s.*?{turn_length(turn)}", read.text, re.DOTALL), pop
+    assert "no load of it is known: 1 host may be out" in read.text
+    assert "no schedule can end before" in read.text and "a dry run" in read.text
+    costs = [own.constraint for own in told["text"].schedule.costs]
+    assert costs and read.text.index(costs[0]) <= min(map(read.text.index, costs))
+    assert told["message"].endswith(f"; its page is {folder}/campaign-queue.html")
+    assert "campaign-queue.html" in (folder / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_page_of_a_dry_run_only_shows_texts(tmp_path: Path, clock: VirtualClock) -> None:
+    world = CampaignWorld(tmp_path / "world", report_dir=str(tmp_path / "reports"))
+    shown = run_campaign(world.context, "queue")["text"]
+    for text in HOSTILE.values():
+        read = Reader(planned_page(replace(shown, refused={"ams1": text}, closed=[text]), 1.0))
+        assert read.tags <= TAGS and one_line(text) in read.text
+
+
+def test_a_dry_run_is_told_although_its_page_cannot_be_written(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    (tmp_path / "file").write_text("")
+    world = CampaignWorld(tmp_path / "world", report_dir=str(tmp_path / "file"))
+    told = run_campaign(world.context, "queue")
+    assert (told["path"], told["refused"]) == ("", 0)
+    assert "its page could not be written" in told["message"]
+
+
+def test_without_a_directory_and_once_begun_no_page_is_written(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    world = CampaignWorld(tmp_path / "world")
+    assert run_campaign(world.context, "queue")["path"] == ""
+    world = CampaignWorld(tmp_path / "other", report_dir=str(tmp_path / "reports"))
+    begun = run_campaign(world.context, "queue", dry_run=False, requested_by="ana")
+    assert begun["path"] == "" and not (tmp_path / "reports").exists()

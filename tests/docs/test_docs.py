@@ -25,7 +25,7 @@ from edgetune.intent.tuning import load_tuning
 from edgetune.report.text import plan_text
 from tests.support import ROOT
 from tests.support.agent_root import NearRoot
-from tests.support.builders import plan, write_yaml
+from tests.support.builders import plan, write_tuning
 
 SCRIPT = ROOT / "docs" / "generate.py"
 FOLDERS = (
@@ -139,16 +139,8 @@ def test_yaml_that_differs_from_its_one_source_is_named_and_mended(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_example_of_a_kind_is_one(tmp_path: Path, kind: str) -> None:
-    own = {"kind": kind, "why": "as an example", "source": "its file"}
-    document = {
-        "name": "shown",
-        "version": "1.0.0",
-        "summary": "An example.",
-        "intent": {"improve": "cpu"},
-        "guards": [],
-        "settings": [{**KINDS[kind].example, **own}],
-    }
-    (setting,) = load_tuning(write_yaml(tmp_path / "shown.yaml", document)).settings
+    own = {"kind": kind, **KINDS[kind].example}
+    (setting,) = load_tuning(write_tuning(tmp_path / "shown.yaml", own)).settings
     assert setting.kind == kind
 
 

@@ -69,7 +69,7 @@ def test_wrong_input_is_one_line_and_what_to_type(
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert (err, document["reason"], document["next"]) == ("", "usage", case["next"])
-    assert document["error"].startswith(case["line"])
+    assert f"{document['error']}\n".startswith(case["line"])
 
 
 def test_with_its_lab_down_or_without_a_configuration_nothing_runs_and_it_says_what_to_do(

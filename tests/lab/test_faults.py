@@ -15,6 +15,7 @@ import pytest
 from edgetune.net.hosts.conversation import BOOTSTRAP
 from edgetune.net.hosts.fleet import packed
 from lab import cli, pop
+from lab.pop.pop import FAULTS
 from tests.lab.test_pop import (
     ROOT,
     entering,
@@ -34,7 +35,7 @@ from tests.support.waiting import wait_until
 pytestmark = needs_lab
 HOSTS = ("e000", "e001", "e002", "e003")
 MARK = "/var/lib/edgetune-not-ready"
-NO_FAULTS: dict[str, list[str]] = {"cut": [], "slow": [], "full": [], "busy": []}
+NO_FAULTS: dict[str, list[str]] = {name: [] for name in FAULTS}
 LISTENS = ":0016 00000000:0000 0A"  # on port 22, as the kernel says it
 CONSOLE = """
 import sys, pathlib

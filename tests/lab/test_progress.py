@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from edgetune.base.documents.head import Measuring
 from edgetune.rollout.steps.apply_tuning import apply_tuning
 from edgetune.rollout.steps.check_baseline import check_baseline
 from edgetune.rollout.steps.check_health import check_health
@@ -64,10 +65,12 @@ class TestStory:
         (host,) = world.plan.batches[0].hosts
         present = story_of(world).present
         assert present == f"changing: batch 1 of 4, 1 host out: drained {host}"
+        assert story_of(world).summary.endswith("changing; hosts: 1 OUT OF SERVICE")
         world.roll(0)
         assert "batch 1 of 4" not in dict(told(world))
         world.step(check_health, 0)
         assert dict(told(world))["batch 1 of 4"] == f"{host} changed"
+        assert story_of(world).summary.endswith("changing; hosts: 1 changed")
 
     def test_a_batch_that_waits_for_a_person_is_told(self, world: World) -> None:
         world.mark("baseline")
@@ -223,6 +226,13 @@ class TestEnding:
         report = f"edgetune run report_rollout rollout={world.rollout}"
         assert next_steps(PACK, done, {}, story_of(world)) == {"report": report}
 
+    def test_a_measurement_that_was_left_names_what_returns_the_weights(self, world: World) -> None:
+        story = story_of(world)
+        story.head.measuring = Measuring(until=0.0)
+        done = execution("measure_capacity", {}, "canceled")
+        back = f"edgetune run recover_rollout rollout={world.rollout}"
+        assert next_steps(PACK, done, {}, story) == {"return weights": back}
+
     def test_the_status_says_whose_fault_it_is(self) -> None:
         found = {}
         for reason in ("input", "unconfigured", "refused", "fenced", "store", "host", ""):
@@ -242,6 +252,7 @@ class TestEnding:
         [
             ("roll_back_pop", "there is no rollout 'lab1-x'", "edgetune status --all"),
             ("report_campaign", "there is no campaign 'x'", "edgetune run campaign_status"),
+            ("measure_capacity", "no rollout of q that soaks or is held", "edgetune status"),
             ("doctor_pop", "e000 does not answer", None),
         ],
     )

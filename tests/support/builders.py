@@ -77,6 +77,20 @@ def pop(tmp_path: Path, hosts: int = 8, min_in_service: float = 0.5) -> Pop:
     return YamlInventory(path).pop("lab1")
 
 
+def write_tuning(path: Path, *settings: Mapping[str, Any]) -> Path:
+    """Write a tuning of these settings, whose name is that of the file, and say where."""
+    own = {"why": "w", "source": "s"}
+    document = {
+        "name": path.stem,
+        "version": "1.0.0",
+        "summary": "s",
+        "intent": {"improve": "cpu"},
+        "guards": [],
+        "settings": [{**own, **setting} for setting in settings],
+    }
+    return write_yaml(path, document)
+
+
 def tuning(name: str = "accept_queue") -> Tuning:
     """A tuning of the catalogue."""
     return load_tuning(ROOT / "tunings" / f"{name}.yaml")

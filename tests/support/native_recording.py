@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records what Prometheus answers to the questions of the source about native histograms.
 
-    EDGETUNE_EXPORTER=/path/to/exporter .venv/bin/python -m tests.support.native_recording
+    EDGETUNE_PROMETHEUS=... EDGETUNE_EXPORTER=... \
+      .venv/bin/python -m tests.support.native_recording
 
-writes ``tests/fixtures/prometheus/native.json``. The exporter is that of ``native_exporter``, for
-these histograms are exposed as protobuf alone.
+writes ``native_2.json`` or ``native_3.json`` of ``tests/fixtures/prometheus``, by the version of
+the program. The exporter is that of ``native_exporter``: these histograms are exposed as protobuf
+alone.
 """
 
 from __future__ import annotations
@@ -25,13 +27,23 @@ from tests.support.programs import free_port, running
 from tests.support.prometheus_recorded import FOLDER, HOSTS, Recorder
 from tests.support.real_prometheus import PROGRAM, RealPrometheus
 
-SERIES = {"answer": ("edge_seconds", ["code"]), "few": ("edge_few_seconds", [])}
-"""By histogram, its series, and what is added up of them."""
+TWO: Mapping[str, tuple[str, list[str]]] = {
+    "answer": ("edge_seconds", ["code"]),
+    "few": ("edge_few_seconds", []),
+}
+SERIES = {2: TWO, 3: {**TWO, "classic": ("edge.classic.duration", ["http.status"])}}
+"""By version of Prometheus and histogram, its series, and what is added up of them. Prometheus 3
+makes native ones of classic ones, and knows names with dots."""
+FLAGS: Mapping[int, list[str]] = {2: ["--enable-feature=native-histograms"], 3: []}
+SCRAPED: Mapping[int, Mapping[str, object]] = {
+    2: {},
+    3: {"scrape_native_histograms": True, "convert_classic_histograms_to_nhcb": True},
+}
 
 
-def catalogue(folder: Path) -> Catalogue:
+def catalogue(folder: Path, version: int) -> Catalogue:
     """The pack's metrics, and a p99 of each of these histograms."""
-    for name, (series, added) in SERIES.items():
+    for name, (series, added) in SERIES[version].items():
         told: dict[str, Any] = {"series": series, "scale": 1000}
         told.update({"sum": added} if added else {})
         document: Mapping[str, Any] = {
@@ -48,7 +60,9 @@ def catalogue(folder: Path) -> Catalogue:
 def _record(folder: Path) -> None:
     assert PROGRAM
     told = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True)
-    recorder = Recorder((told.stdout or told.stderr).splitlines()[0], catalogue(folder))
+    named = (told.stdout or told.stderr).splitlines()[0]
+    version = int(named.split()[2].partition(".")[0])
+    recorder = Recorder(named, catalogue(folder, version))
     address = f"127.0.0.1:{free_port()}"
     targets = [
         {
@@ -63,16 +77,15 @@ def _record(folder: Path) -> None:
             running(folder / "log", command, f"http://{address}/{HOSTS[0].address}")
         )
         (folder / "data").mkdir()
-        more = ["--enable-feature=native-histograms"]
         stack.enter_context(mock.patch("tests.support.real_prometheus.SCRAPED_EVERY", 3.0))
-        prometheus = RealPrometheus(folder / "data", targets, more)
+        prometheus = RealPrometheus(folder / "data", targets, FLAGS[version], **SCRAPED[version])
         stack.callback(prometheus.kill)
         start = time.time() + 6
         time.sleep(36)
         end = time.time() - 2
         recorder.ask("native histograms", prometheus.url, start, end)
         recorder.ask("native histograms in a picture", prometheus.url, start, end, "thinned")
-    recorder.write(FOLDER / "native.json")
+    recorder.write(FOLDER / f"native_{version}.json")
 
 
 if __name__ == "__main__":

@@ -27,10 +27,10 @@ def _has_ipv6() -> bool:
 needs_ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no ::1")
 
 
-def free_port() -> int:
-    """One of the loopback that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
+def free_port(address: str = "127.0.0.1") -> int:
+    """One of an address of this machine that nobody listens on."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as found:
+        found.bind((address, 0))
         return int(found.getsockname()[1])
 
 

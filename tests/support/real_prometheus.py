@@ -88,10 +88,14 @@ class Exporter(Api):
 
 
 class RealPrometheus:
-    """One process with its data in ``folder``."""
+    """One process with its data in ``folder``; ``scraped`` are more settings of its job."""
 
     def __init__(
-        self, folder: Path, targets: Sequence[Mapping[str, object]] = (), more: Sequence[str] = ()
+        self,
+        folder: Path,
+        targets: Sequence[Mapping[str, object]] = (),
+        more: Sequence[str] = (),
+        **scraped: object,
     ) -> None:
         self._folder, self._more = folder, more
         (folder / "targets.json").write_text(json.dumps(targets))
@@ -100,6 +104,7 @@ class RealPrometheus:
             "scrape_interval": f"{SCRAPED_EVERY * 1000:.0f}ms",
             "scrape_timeout": f"{SCRAPED_EVERY * 1000:.0f}ms",
             "file_sd_configs": [{"files": [str(folder / "targets.json")]}],
+            **scraped,
         }
         # JSON is YAML.
         (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": [job]}))

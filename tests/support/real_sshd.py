@@ -7,7 +7,6 @@ import getpass
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from edgetune.net.result import HostResult
 from edgetune.site.config import read_config
 from edgetune.site.inventory import Host
 from tests.support.agent_answers import RESULTS
+from tests.support.programs import free_port
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin") or ""
 USER = getpass.getuser()
@@ -64,7 +64,7 @@ class Sshd:
         self._process: subprocess.Popen[bytes] | None = None
         reply = {"edgetune": 1, "verb": "facts", "ok": True, "result": RESULTS["facts"]}
         (self._folder / "answer").write_text(json.dumps(reply) + "\n")
-        self.port = _free_port(address)
+        self.port = free_port(address)
         self.options = [
             f"ListenAddress {address}" if ":" not in address else f"ListenAddress [{address}]",
             f"Port {self.port}",
@@ -138,11 +138,3 @@ def ask(folder: Path, hosts: Sequence[Host], **more: Any) -> list[HostResult]:
 def ask_one(folder: Path, host: Host, **more: Any) -> str:
     """Why a host does not answer; "" if it does."""
     return ask(folder, [host], **more)[0].error or ""
-
-
-def _free_port(address: str) -> int:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as own:
-        own.bind((address, 0))
-        port: int = own.getsockname()[1]
-    return port

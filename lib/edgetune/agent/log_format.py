@@ -19,10 +19,11 @@ FORMATS = {
     "haproxy": "...] {} {} {}/{}/{}/{first_byte_ms}/{time_ms} {status} {bytes} {} {} {ended} ",
     "varnish": "{status} {bytes} {time_us} {first_byte} {cache}",
     "trafficserver": "{} {time_ms} {} {result}/{status} {bytes} ",
+    "active": "{status} {time_ms}",
 }
 """What is written by nginx' format ``combined`` with four fields behind it; by HAProxy's
-``option httplog``; by ``varnishncsa -F`` with these five fields alone; and by Apache Traffic
-Server's format ``squid``."""
+``option httplog``; by ``varnishncsa -F`` with these five fields alone; by Apache Traffic Server's
+format ``squid``; and by ``active_check``."""
 
 IN_MS = {"": "e3", "_ms": "", "_us": "e-3"}
 TIMES = {"time": "request_ms", "first_byte": "first_byte_ms"}

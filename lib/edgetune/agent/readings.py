@@ -67,6 +67,13 @@ def first_number(host: Host, file: str) -> Optional[float]:
     return float(words[0]) if words else None
 
 
+def os_release(host: Host) -> Dict[str, str]:
+    """What the system says of its name and version, such as ``ID``; empty without it."""
+    text = host.text("/etc/os-release") or host.text("/usr/lib/os-release")
+    pairs = [line.partition("=") for line in text.splitlines()]
+    return {key: value.strip("'\"") for key, _, value in pairs}
+
+
 def meminfo(host: Host) -> Dict[str, int]:
     return memory_in(host.text("/proc/meminfo"))
 

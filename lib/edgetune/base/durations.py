@@ -14,8 +14,8 @@ _SECONDS = r"([0-9]{1,9}(?:\.[0-9]{1,6})?)"
 _WRITTEN = re.compile(
     rf"(?=.)(?:([0-9]{{1,9}})d)?(?:([0-9]{{1,9}})h)?(?:([0-9]{{1,9}})m)?(?:{_SECONDS}s)?|{_SECONDS}"
 )
-DAY = 86400
-_SIZES = {"d": DAY, "h": 3600, "m": 60}
+HOUR, DAY = 3600, 86400
+_SIZES = {"d": DAY, "h": HOUR, "m": 60}
 _LONGEST = 10_000 * DAY
 _SHOWN = 40
 

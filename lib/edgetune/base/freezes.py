@@ -8,7 +8,7 @@ longer freeze holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 
@@ -16,6 +16,9 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.fields import Fields
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+WEEK_HOURS = 168
+EVERY_HOUR = frozenset(range(WEEK_HOURS))
+"""Of the week, from Monday 00:00 UTC."""
 _CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]|24:00"
 _MOMENT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?)?"
 # Beyond them no clock of a zone is known, and the day after the last day is no date.
@@ -106,13 +109,53 @@ def closed_spans(
     closed: Sequence[Freeze | Event], begin: float, end: float
 ) -> list[tuple[float, float]]:
     """From when to when any is in force between two moments, in order; none touches the next."""
-    spans: list[tuple[float, float]] = []
-    for start, stop in sorted(span for each in closed for span in each.spans(begin, end)):
-        if spans and start <= spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(spans[-1][1], stop))
+    return joined_spans([span for each in closed for span in each.spans(begin, end)], begin, end)
+
+
+def joined_spans(
+    spans: Iterable[tuple[float, float]], begin: float, end: float
+) -> list[tuple[float, float]]:
+    """From when to when any of these is, between two moments, in order; none touches the next."""
+    joined: list[tuple[float, float]] = []
+    for start, stop in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], stop))
         elif stop > begin:
-            spans.append((start, stop))
-    return [(start, stop) for start, stop in spans if start < end]
+            joined.append((start, stop))
+    return [(start, stop) for start, stop in joined if start < end]
+
+
+def hour_of_week(hour: int) -> int:
+    """That of an hour since the epoch, which began on a Thursday."""
+    return (hour + 3 * 24) % WEEK_HOURS
+
+
+def spans_of_hours(hours: Container[int]) -> list[tuple[str, int, int]]:
+    """Hours of the week in a row, as a day, the hour of it at which they begin, and at which they
+    end; none goes beyond its day."""
+    found: list[tuple[str, int, int]] = []
+    for hour in (hour for hour in range(WEEK_HOURS) if hour in hours):
+        day, start = DAYS[hour // 24], hour % 24
+        if found and found[-1][0] == day and found[-1][2] == start:
+            start = found.pop()[1]
+        found.append((day, start, hour % 24 + 1))
+    return found
+
+
+def days_by_hours(hours: Container[int]) -> dict[tuple[int, int], list[str]]:
+    """The same: by when they begin and end, the days."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for day, *span in spans_of_hours(hours):
+        found.setdefault((span[0], span[1]), []).append(day)
+    return found
+
+
+def freezes_beside(name: str, hours: Set[int]) -> tuple[Freeze, ...]:
+    """Freezes of that name in all hours of the week but these."""
+    return tuple(
+        Freeze(name, tuple(days), 60 * start, 60 * end, timezone.utc)
+        for (start, end), days in days_by_hours(EVERY_HOUR - hours).items()
+    )
 
 
 def written(closed: Sequence[Freeze | Event]) -> list[dict[str, object]]:

@@ -34,13 +34,15 @@ class Gates:
     ``verdict`` is ``pooled`` (PoPs soak, and one test over all of the ring decides for them) or
     ``each`` (every PoP is promoted by its own). ``max_concurrent`` PoPs are under way at a time,
     without those that wait for the verdict of their ring; ALL_AT_ONCE limits nothing. They wait for
-    ``longest_wait`` seconds at most in which nothing goes on. An approval holds for
-    ``approval_expires`` seconds.
+    ``longest_wait`` seconds at most in which nothing goes on. With hosts out, the others stay below
+    ``max_load`` of a PoP's capacity by the hour of the week; 0 asks for no load. An approval holds
+    for ``approval_expires`` seconds.
     """
 
     verdict: str = "pooled"
     max_concurrent: int = 1
     longest_wait: float = 7 * DAY
+    max_load: float = 0.0
     freezes: tuple[Freeze, ...] = ()
     events: tuple[Event, ...] = ()
     approval: bool = False
@@ -196,6 +198,7 @@ def _read_gates(fields: Fields, given: Gates, zone: str) -> Gates:
         verdict=below.text("verdict", given.verdict, choices=VERDICTS),
         max_concurrent=_read_max_concurrent(below, given.max_concurrent),
         longest_wait=below.duration("longest_wait", given.longest_wait, minimum=60),
+        max_load=below.number("max_load", given.max_load, minimum=0, maximum=1),
         freezes=given.freezes
         if freezes is None
         else tuple(read_freeze(each, zone) for each in below.each("freezes")),

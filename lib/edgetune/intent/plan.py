@@ -136,7 +136,7 @@ def make_plan(
     changed = {row.id for host in touched for row in _changes(observed[host])}
     disruption = max((tuning.setting_of(id).disruption for id in changed), key=DISRUPTIONS.index)
     strata = draw_groups(pop, touched, options, kernels, systems)
-    out = _most_at_once(pop, disruption, options)
+    out = most_at_once(pop, disruption, options)
     batches, promote_batches = _batches(pop, strata, out, disruption)
     count = len(batches) + len(promote_batches)
     # A person who asked to be waited for would wait in vain.
@@ -231,7 +231,8 @@ def _identity(host: Host) -> list[str | int]:
     return [host.name, host.address, host.port, host.server, *bmc]
 
 
-def _most_at_once(pop: Pop, disruption: str, options: Options) -> int:
+def most_at_once(pop: Pop, disruption: str, options: Options) -> int:
+    """How many hosts of a PoP a batch may have; RefusedError where none can be drained."""
     spare = len(pop.hosts) - pop.must_serve
     if disruption == "live":
         spare = len(pop.hosts)
@@ -270,7 +271,7 @@ def expected_batches(pop: Pop, disruption: str, options: Options) -> tuple[int, 
 
     RefusedError as of ``make_plan`` where the PoP is too small for one.
     """
-    size = _most_at_once(pop, disruption, options)
+    size = most_at_once(pop, disruption, options)
     names = [host.name for host in pop.hosts]
     first = test_hosts(len(names), options)
     strata = {"": Groups(names[:first], names[first:])}

@@ -211,13 +211,16 @@ def load_tuning(
         raise fields.wrong("settings", "is empty")
     if tuning.name != path.stem:
         raise fields.wrong("name", f"{tuning.name!r} is not the name of its file")
-    seen: set[str] = set()
-    for index, setting in enumerate(tuning.settings):
-        if setting.id in seen:
-            raise fields.wrong(f"settings[{index}]", f"{setting.id} is set twice")
-        seen.add(setting.id)
+    _refuse_twice(fields, "guards", [guard.metric for guard in guards], "is guarded twice")
+    _refuse_twice(fields, "settings", [setting.id for setting in tuning.settings], "is set twice")
     fields.done()
     return tuning
+
+
+def _refuse_twice(fields: Fields, field: str, names: Sequence[str], what: str) -> None:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise fields.wrong(f"{field}[{index}]", f"{name} {what}")
 
 
 def _read_intent(fields: Fields, metrics: Mapping[str, Metric]) -> Intent:

@@ -18,6 +18,7 @@ from typing import Optional
 
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.table import SampleTable, countable
+from edgetune.base.durations import HOUR
 
 TIMES_USUAL = 10.0
 LEAST_MS = 50.0
@@ -30,6 +31,9 @@ LOAD = "rx_packets"
 # Sweeps that meet at a host count the same packets, over a time that is hardly known: some
 # drivers renew their counters but once a second.
 _LEAST_SECONDS = 1.0
+_MEASURED = 0.75
+# What grew over a longer time tells of no hour.
+_LONGEST_GAP = 1.5 * HOUR
 
 
 @dataclass(frozen=True)
@@ -139,9 +143,41 @@ def _apart(samples: SampleTable, rows: Sequence[int]) -> Iterator[tuple[int, int
 
 
 def _rate(samples: SampleTable, packets: Sequence[float], earlier: int, later: int) -> float:
+    grown, seconds = _grown(samples, packets, earlier, later)
+    return grown / seconds if seconds else 0.0
+
+
+def _grown(
+    samples: SampleTable, packets: Sequence[float], earlier: int, later: int
+) -> tuple[float, float]:
+    """Packets between two samples of a host, and in how many seconds; both 0 if not known."""
     counted = packets[earlier], packets[later]
     if not all(map(countable, counted)) or samples.boot[later] != samples.boot[earlier]:
-        return 0.0
+        return 0.0, 0.0
     grown = counted[1] - counted[0]
     seconds = samples.uptime[later] - samples.uptime[earlier]
-    return grown / seconds if seconds > 0 and grown > 0 else 0.0
+    return (grown, seconds) if seconds > 0 and grown >= 0 else (0.0, 0.0)
+
+
+def hourly_loads(samples: SampleTable, hosts: int) -> dict[int, float]:
+    """The mean packets per second of a PoP of so many ``hosts``, by hour since the epoch.
+
+    An hour is known where ``_MEASURED`` of the hosts were measured for half of it at least. Others
+    count as those did: where nothing is known of a host it is not idle.
+    """
+    packets = samples.counter(LOAD)
+    seen: dict[int, dict[int, tuple[float, float]]] = defaultdict(dict)
+    for host, own in _by_host(samples).items():
+        for earlier, later in _apart(samples, own):
+            grown, seconds = _grown(samples, packets, earlier, later)
+            if samples.time[later] - samples.time[earlier] > _LONGEST_GAP:
+                continue
+            hour = int((samples.time[earlier] + samples.time[later]) // (2 * HOUR))
+            before = seen[hour].get(host, (0.0, 0.0))
+            seen[hour][host] = before[0] + grown, before[1] + seconds
+    rates = {
+        hour: [grown / seconds for grown, seconds in own.values() if seconds >= HOUR / 2]
+        for hour, own in seen.items()
+    }
+    least = max(1.0, _MEASURED * hosts)
+    return {h: hosts * statistics.fmean(own) for h, own in rates.items() if len(own) >= least}

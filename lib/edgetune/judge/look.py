@@ -32,6 +32,7 @@ from edgetune.judge.permutation import budget, p_of, p_value, pack, spent, take_
 from edgetune.judge.quantiles import enough
 from edgetune.judge.soundness import doubts, everyone, reboots_before
 from edgetune.judge.standardise import DIFFERENCE_IN_DIFFERENCES
+from edgetune.judge.surprise import surprise
 from edgetune.judge.verdict import (
     UNALIKE,
     Findings,
@@ -103,6 +104,7 @@ def judge(
     plan, biases = compared.plan, [doubt for doubt in unsound if doubt.biased]
     tests, worst = _tests(compared, moment, previous, biases)
     unsound = [*unsound, *_explained_by_load(compared), *_fading(compared, moment, tests["help"])]
+    unsound += surprise(compared) if moment.passed >= 1 else []
     worse, better = tests["harm"], tests["help"]
     rows = [_row(compared, metric) for metric in compared.shown]
     low, high = rows[0].interval

@@ -40,6 +40,7 @@ from edgetune.judge.measured import halves_of, known_share, packed_rows, rows_of
 from edgetune.judge.multiplicity import holm
 from edgetune.judge.permutation import p_value
 from edgetune.judge.quantiles import counts_in, packed_counts
+from edgetune.judge.surprise import surprise
 from edgetune.judge.verdict import probability
 
 _ONCE = Moment(1, 1, 1.0)
@@ -246,7 +247,7 @@ def judge_each(decisions: Mapping[str, str]) -> tuple[Decision, str]:
 
 
 def _doubts(comparison: Comparison) -> Iterator[Doubt]:
-    for doubt in doubts_of(comparison):
+    for doubt in [*doubts_of(comparison), *surprise(comparison)]:
         # What is too little in one PoP need not be in all of them.
         if doubt.kind not in ("few_events", "few_hosts"):
             yield doubt
@@ -262,7 +263,7 @@ def _by_hardware(strata: Strata) -> dict[str, dict[str, Groups]]:
 
 def _one_plan(records: Mapping[str, PopRecord]) -> Plan:
     """The first PoP's plan, with a seed that all of them have a part in. Beside is shown what all
-    of them show."""
+    of them show; what each expected is compared with each alone."""
     plans = [record.plan for record in records.values()]
     beside = _in_all([dict.fromkeys(plan.beside) for plan in plans])
     alike = [metrics_of(replace(plan, beside=beside)) for plan in plans]
@@ -274,7 +275,7 @@ def _one_plan(records: Mapping[str, PopRecord]) -> Plan:
             raise InputError("ring", pop, "does not define its metrics as the other PoPs do")
     seed = sum(plan.options.seed for plan in plans)
     options = replace(plans[0].options, seed=seed)
-    return replace(plans[0], options=options, beside=beside)
+    return replace(plans[0], options=options, beside=beside, expected=None)
 
 
 def _strata(pop: str, record: PopRecord) -> Iterator[tuple[str, Groups]]:

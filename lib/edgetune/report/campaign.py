@@ -17,7 +17,7 @@ from edgetune.base.documents.campaign import (
 from edgetune.base.documents.schedule import Schedule, Turn
 from edgetune.base.durations import duration, roughly, utc
 from edgetune.base.names import several
-from edgetune.base.numbers import bounds, more_load, number, share
+from edgetune.base.numbers import bounds, more_load, number, percent, share
 from edgetune.intent.campaign import Ring, ShownCampaign
 from edgetune.judge.capacity import limit_text
 
@@ -32,7 +32,7 @@ def definition_text(shown: ShownCampaign) -> str:
     lines = [f"Campaign {shown.id or campaign.name}: {campaign.tuning}"]
     lines += [f"  every ring: {_not_during(closed)} (configuration)"] if closed else []
     for place, ring in enumerate(campaign.rings, 1):
-        lines += [f"  {place} {ring.name}: {_terms(ring)}"]
+        lines += [f"  {place} {ring.name}: {ring_terms(ring)}"]
         for pop in shown.pops[ring.name]:
             turn = turns.get(pop)
             told = [pop, *([turn_text(turn)] if turn else [])]
@@ -47,11 +47,17 @@ def turn_text(turn: Turn) -> str:
     if not isfinite(turn.ends[1]):
         return "never: freezes follow without end"
     begins, ends = (_minute(each[1]) for each in (turn.begins, turn.ends))
+    told = f"{begins} to {ends} ({turn_length(turn)})"
+    return f"{told}; {turn.load}" if turn.load else told
+
+
+def turn_length(turn: Turn) -> str:
+    """How long a PoP's turn takes."""
     least, most = (roughly(end - start) for start, end in zip(turn.begins, turn.ends))
-    return f"{begins} to {ends} ({least if least == most else f'{least} to {most}'})"
+    return least if least == most else f"{least} to {most}"
 
 
-def schedule_lines(schedule: Schedule) -> list[str]:
+def schedule_lines(schedule: Schedule, with_costs: bool = True) -> list[str]:
     """When a campaign ends, what bounds that, and what would be sooner without what."""
     if not schedule.turns:
         return _without(schedule)
@@ -64,7 +70,7 @@ def schedule_lines(schedule: Schedule) -> list[str]:
         f"ends in {span}, by {_minute(most)}; no schedule can end before "
         f"{roughly(schedule.bound - start)}"
     ]
-    if schedule.costs:
+    if schedule.costs and with_costs:
         costs = [f"{own.constraint}: {roughly(own.seconds)}" for own in schedule.costs]
         lines.append(f"what costs time, each alone: {'; '.join(costs)}")
     if most - schedule.auto > _MUCH * (most - start):
@@ -81,13 +87,15 @@ def _minute(moment: float) -> str:
     return f"{utc(moment)[:16]}Z"
 
 
-def _terms(ring: Ring) -> str:
+def ring_terms(ring: Ring) -> str:
+    """What a ring waits for, and how many of its PoPs go on at a time."""
     gates = ring.gates
     parts = [
         f"{duration(ring.options.baseline)} baseline, {duration(ring.options.soak)} soak",
         f"{gates.max_concurrent or 'as many as gates permit'} at once",
         {"pooled": "one verdict over all", "each": "a verdict each"}[gates.verdict],
     ]
+    parts += [f"below {percent(100 * gates.max_load)} % of capacity"] if gates.max_load else []
     parts += ["to be approved"] if gates.approval else []
     names = {freeze.name for freeze in gates.freezes} | {event.name for event in gates.events}
     closed = sorted(names)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a campaign: rings, PoPs, verdicts, and the effect by PoP as a forest plot."""
+"""The report of a campaign: rings, PoPs, verdicts, and the effect by PoP as a forest plot; and that
+of a dry run: who is touched when, and which constraint costs most."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 
@@ -12,10 +14,17 @@ from edgetune.base.documents.head import PROMOTED, Head
 from edgetune.base.documents.look import Effect
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.schedule import Schedule, Turn
-from edgetune.base.durations import utc
+from edgetune.base.durations import roughly, utc
 from edgetune.base.numbers import share
 from edgetune.base.sanitize import command
-from edgetune.report.campaign import schedule_lines, told_over, turn_text
+from edgetune.intent.campaign import Ring, ShownCampaign
+from edgetune.report.campaign import (
+    ring_terms,
+    schedule_lines,
+    told_over,
+    turn_length,
+    turn_text,
+)
 from edgetune.report.effects import effect_text, said_of
 from edgetune.report.files import page_of
 from edgetune.report.headline import Next, headline
@@ -80,6 +89,47 @@ def campaign_page(material: CampaignMaterial) -> str:
         rings=[_ring(ring, record, material, strips) for ring in record.rings],
         forest=drawn,
     )
+
+
+def planned_page(shown: ShownCampaign, made: float) -> str:
+    """The whole page of a campaign that has not begun."""
+    schedule = shown.schedule
+    turns = {turn.pop: turn for turn in schedule.turns}
+    return render(
+        "campaign_plan.html",
+        made,
+        name=shown.campaign.name,
+        tuning=shown.campaign.tuning,
+        digest=shown.campaign.digest,
+        pops=sum(map(len, shown.pops.values())),
+        closed=shown.closed,
+        schedule=schedule_lines(schedule, with_costs=False),
+        costs=[(own.constraint, roughly(own.seconds)) for own in schedule.costs],
+        rings=[
+            {"name": ring.name, "terms": ring_terms(ring), "rows": _planned(ring, shown, turns)}
+            for ring in shown.campaign.rings
+        ],
+    )
+
+
+def _planned(ring: Ring, shown: ShownCampaign, turns: Mapping[str, Turn]) -> list[_Shown]:
+    """Its PoPs in the order of their turns; those without one come last."""
+    names = sorted(shown.pops[ring.name], key=lambda name: _begins(turns.get(name)))
+    return [_turn_row(name, turns.get(name), shown.refused.get(name, "")) for name in names]
+
+
+def _begins(turn: Turn | None) -> float:
+    return turn.begins[1] if turn else math.inf
+
+
+def _turn_row(name: str, turn: Turn | None, refused: str) -> _Shown:
+    told = [turn.load] if turn and turn.load else []
+    told += [f"refused now: {refused}"] if refused else []
+    row = {"name": name, "begins": None, "ends": None, "takes": "", "told": "; ".join(told)}
+    if turn is None or not math.isfinite(turn.ends[1]):
+        return {**row, "takes": "has no end: freezes" if turn else "not known"}
+    times = {"begins": turn.begins[1], "ends": turn.ends[1], "takes": turn_length(turn)}
+    return {**row, **times}
 
 
 def _sentence(record: Record, heads: Mapping[str, Head]) -> str:

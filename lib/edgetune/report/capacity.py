@@ -11,6 +11,7 @@ from edgetune.base.errors import RefusedError
 from edgetune.base.numbers import number
 from edgetune.base.sanitize import command
 from edgetune.judge.capacity import conclusion, limit_text
+from edgetune.report.findings import WIDTH, folded
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.capacity import load_capacity
 
@@ -23,15 +24,17 @@ def capacity_plan_text(plan: CapacityPlan) -> str:
         limit = limit_text(plan.metric, plan.limit, plan.definition)
     second = "the other host goes on alone" if plan.alone else "both hosts return"
     begins = command("measure_capacity", plan=plan.digest, dry_run="false")
+    or_guard = ", or a guard of the tuning its margin"
     return "\n".join(
         [
             f"{plan.digest}: capacity of hosts of {plan.pop} with and without {plan.tuning}",
             f"  rollout {plan.rollout}, seed {plan.seed}",
             f"  each weight for {duration(plan.hold)}, at most {most}",
-            f"  a host is at its limit where {limit}, or a guard of the tuning its margin",
+            *folded(f"a host is at its limit where {limit}{or_guard}", WIDTH, "  ", "    "),
             f"  at the first limit of a pair {second}",
             *(f"  {line}" for pair in plan.pairs for line in _planned(pair)),
-            f"Nothing was changed. {begins} begins it.",
+            "Nothing was changed. This begins it:",
+            f"  {begins}",
         ]
     )
 
@@ -41,7 +44,7 @@ def capacity_text(own: Capacity) -> str:
     lines = [f"capacity of hosts of {own.plan.pop} with and without {own.plan.tuning}"]
     for planned, measured in zip(own.plan.pairs, own.pairs):
         lines += [f"  {line}" for line in _measured(planned, measured)]
-    return "\n".join([*lines, f"  {conclusion(own)}"])
+    return "\n".join([*lines, *folded(conclusion(own), WIDTH, "  ", "    ")])
 
 
 def capacity_if_read(context: Context, rollout: str, missing: list[str]) -> Capacity | None:

@@ -12,7 +12,10 @@ from functools import cached_property
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.congestion import ROUND, Chosen, PrefixEffect
 from edgetune.base.documents.rounds import (
+    CHOSEN,
+    NEIGHBOURS,
     ROLLED_BACK,
+    TOGETHER,
     Decisions,
     LookTaken,
     RoundRow,
@@ -36,6 +39,21 @@ TITLES = {
     "retransmits": "bytes sent again",
     "goodput": "goodput",
 }
+
+
+BY_BLOCKS = {
+    CHOSEN: "Chosen prefixes, blocks with treatment against those without",
+    NEIGHBOURS: "Other prefixes of their /16 or /32",
+    TOGETHER: "Both together, by their rates: without a gain here they only took from each other",
+}
+HOLD_OUT = (
+    "some chosen prefixes, drawn at random, are held out: shows how treated ones differ from "
+    "these, also by what they take from them behind a shared bottleneck"
+)
+BLOCKS = (
+    "blocks of time: shows what the treatment of all chosen prefixes does to them and to their "
+    "neighbours, and not what it takes from anybody else"
+)
 
 
 @dataclass(frozen=True)
@@ -119,6 +137,8 @@ def state_text(material: CongestionMaterial) -> str:
         left = f", not yet on {len(decisions.pending)} hosts" if decisions.pending else ""
         by = f" by {decisions.by}" if decisions.by else ""
         return f"rolled back {utc(decisions.since)}{by}: {decisions.reason}{left}"
+    if material.rounds.resting:
+        return "tuning, in a block of time without treatment"
     if own is None or not own.prefixes:
         return "tuning, nothing is treated yet"
     there = f"{len(material.with_it)} of {len(material.hosts)} hosts"
@@ -153,8 +173,8 @@ def congestion_text(material: CongestionMaterial) -> str:
     lines += [line for text in material.missing for line in _folded("  ", text)]
     for title, effects in effect_tables(material):
         lines += ["", *_folded("", f"{title}:")]
-        for effect in effects:
-            lines += _folded(f"  {TITLES.get(effect.metric, effect.metric):<17} ", said(effect))
+        for metric, text in effects:
+            lines += _folded(f"  {metric:<17} ", text)
     lines += ["", *_levels(material)] if _levels(material) else []
     lines += ["", *_prefixes(material)]
     lines += ["", *(f"  {what + ':':<11} {line}" for what, line in commands(material).items())]
@@ -177,6 +197,8 @@ def _facts(material: CongestionMaterial) -> Iterator[tuple[str, str]]:
         yield "waits", rounds.waits
     if material.decisions and material.decisions.windows_off:
         yield "window", f"no initial windows any more: {material.decisions.windows_off}"
+    if material.look is not None:
+        yield "design", BLOCKS if material.look.blocks else HOLD_OUT
     for prefix, why in [*rounds.skipped.items()][:3]:
         yield "skipped", f"{prefix}: {why}"
 
@@ -189,20 +211,28 @@ def row_text(row: RoundRow) -> str:
 
 def effect_tables(
     material: CongestionMaterial,
-) -> Iterator[tuple[str, Sequence[PrefixEffect]]]:
-    """What the newest look found, of the treatment and of initial windows apart."""
+) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """What the newest look found by metric, of the treatment and of initial windows apart."""
     look = material.look
     if look is None:
         return
     when = utc(look.at)
-    yield f"Treated prefixes against held-out ones, look of {when}", look.effects
+    for group, effects in look.blocks.items():
+        yield f"{BY_BLOCKS.get(group, group)}, look of {when}", _by_metric(effects, "blocks")
+    if not look.blocks:
+        yield f"Treated prefixes against held-out ones, look of {when}", _by_metric(look.effects)
     if any(own.ratio is not None for own in look.windows):
-        yield "Treated prefixes with an initial window against those without", look.windows
+        title = "Treated prefixes with an initial window against those without"
+        yield title, _by_metric(look.windows)
 
 
-def said(effect: PrefixEffect) -> str:
+def _by_metric(effects: Sequence[PrefixEffect], units: str = "prefixes") -> list[tuple[str, str]]:
+    return [(TITLES.get(own.metric, own.metric), said(own, units)) for own in effects]
+
+
+def said(effect: PrefixEffect, units: str = "prefixes") -> str:
     """An effect with its interval and p-value, and what that says."""
-    groups = f"{effect.treated} against {effect.held_out} prefixes"
+    groups = f"{effect.treated} against {effect.held_out} {units}"
     if effect.ratio is None or effect.interval is None:
         return f"too few to compare: {groups}"
     p = min(own for own in (effect.p_better, effect.p_worse) if own is not None)
@@ -310,10 +340,8 @@ def congestion_page(material: CongestionMaterial) -> str:
         tone=_TONES.get(color_of_congestion(material), ""),
         state=state_text(material),
         commands=commands(material),
-        effects=[
-            (title, [(TITLES.get(own.metric, own.metric), said(own)) for own in effects])
-            for title, effects in effect_tables(material)
-        ],
+        effects=[*effect_tables(material)],
+        design=dict(_facts(material)).get("design", ""),
         levels=[
             (TITLES.get(name, name), rates(own.treated), rates(own.held_out))
             for name, own in (newest.levels.items() if newest else ())

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from edgetune.base.documents.batch import Wait
 from edgetune.base.documents.diagnosis import findings_text
-from edgetune.base.documents.effect import Expected
 from edgetune.base.documents.head import Head, Quarantine
 from edgetune.base.documents.look import Look, Spent
 from edgetune.base.documents.options import Options
@@ -29,14 +28,12 @@ from edgetune.rollout.status.commands import releases, ways_out
 
 def shown_plan_text(shown: ShownPlan) -> str:
     """A plan, and what its preflight found that does not refuse it."""
-    told = plan_text(shown.plan, shown.inventory, shown.drain, shown.expected)
+    told = plan_text(shown.plan, shown.inventory, shown.drain)
     notes = findings_text(shown.notes) or ["health, load balancer, stores and clocks are well"]
     return "\n".join([told, "  preflight", *(f"    {line}" for line in notes)])
 
 
-def plan_text(
-    plan: Plan, inventory: str = "", drain: str = "", expected: Expected | None = None
-) -> str:
+def plan_text(plan: Plan, inventory: str = "", drain: str = "") -> str:
     """A plan, as it is shown before anything is touched (see ``ShownPlan``)."""
     tuning, options = plan.tuning, plan.options
     ways = str(plan.assignments) if plan.assignments < MOST_WAYS else "10^18 or more"
@@ -57,7 +54,7 @@ def plan_text(
         f"smallest possible p = {1 / plan.assignments:.4f}",
     ]
     lines[3:3] = [*kept_to, *_restarts(plan), *_falls_back(plan)]
-    lines[2:2] = _row("expected", expected_text(expected)) if expected else []
+    lines[2:2] = _row("expected", expected_text(plan.expected)) if plan.expected else []
     lines[1:1] = _row("inventory", inventory) if inventory else []
     lines += _row("drain", drain) if drain and plan.disruption != "live" else []
     lines += [f"  identity    {line}" for line in _machines(plan)]

@@ -5,7 +5,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
+import os
+import shutil
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -147,3 +152,35 @@ def test_the_kernel_tells_the_fields_of_a_flow(
     with pytest.raises(Unsupported, match="the hash of tcp4: Operation not supported"):
         NicRss(Host("/"))._fields("eth0", "tcp4")
     assert not card.calls
+
+
+# Run in a namespace of its own, where nothing but what it makes can be seen.
+READ = """
+import json, subprocess, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from edgetune.agent.host import Host
+from edgetune.agent.kinds.ethtool import show
+from edgetune.agent.kinds.nic import Channels
+from edgetune.agent.kinds.nic_features import shown
+
+ip = "ip link add card numtxqueues 4 numrxqueues 4 type veth peer name other"
+subprocess.run(ip.split(), check=True)
+subprocess.run("ethtool -K card tx off".split(), check=True, stdout=subprocess.DEVNULL)
+known = shown(show(Host("/"), "-k", "card"))
+features = {name: [own.value, own.fixed, len(own.members)] for name, own in known.items()}
+print(json.dumps([features, Channels(Host("/")).read("card")]))
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ethtool"), reason="needs root, ethtool")
+def test_a_real_ethtool_is_read() -> None:
+    path = json.dumps([str(entry) for entry in sys.path if entry])
+    words = ["unshare", "--net", sys.executable, "-c", READ, path]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    features, channels = json.loads(done.stdout)
+    assert len(features) > 40 and features["large-receive-offload"] == ["off", True, 0]
+    off, fixed, members = features["tx-checksumming"]
+    assert (off, fixed) == ("off", False) and members > 1
+    assert channels == [{"rx": 4, "tx": 4}, {"rx": 4, "tx": 4}]

@@ -28,7 +28,7 @@ from tests.support.agent_root import (
     sysctl,
     unit,
 )
-from tests.support.builders import plan, write_yaml
+from tests.support.builders import plan, write_tuning
 
 INIT = "systemd"
 
@@ -111,16 +111,8 @@ def test_a_plan_shows_a_file_in_one_short_line(host: AgentRoot, tmp_path: Path) 
 
 
 def test_a_file_in_the_catalogue_keeps_its_newlines(tmp_path: Path) -> None:
-    own = {"kind": "file", "path": CONF, "value": "cpus {{ cpus.count }}\n\n", "why": "w"}
-    document = {
-        "name": "app",
-        "version": "1.0.0",
-        "summary": "s",
-        "intent": {"improve": "cpu"},
-        "guards": [],
-        "settings": [{**own, "source": "s", "restart": "app"}],
-    }
-    tuning = load_tuning(write_yaml(tmp_path / "app.yaml", document))
+    own = {"kind": "file", "path": CONF, "value": "cpus {{ cpus.count }}\n\n", "restart": "app"}
+    tuning = load_tuning(write_tuning(tmp_path / "app.yaml", own))
     assert tuning.disruption == "restart"
     assert render(tuning, {"cpus": {"count": 4}, "nics": {}})[0].value == "cpus 4\n\n"
 

@@ -24,6 +24,7 @@ from edgetune.base.documents.congestion import Treated
 from tests.support.agent_root import until
 from tests.support.appliers import CHOSEN, V4_CLIENTS, V6_CLIENTS
 from tests.support.appliers.file import FILE, FileDouble, hosts
+from tests.support.programs import free_port
 
 pytestmark = pytest.mark.processes
 
@@ -82,9 +83,7 @@ def nginx(web: FileDouble, folder: Path) -> Iterator[int]:
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         pytest.skip("there is no nginx")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     own = folder / "nginx.conf"
     own.write_text(NGINX.format(folder=folder, file=web.root.path / FILE, port=port))
     command = f"{program} -p {folder} -c {own}"

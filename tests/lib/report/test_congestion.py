@@ -170,7 +170,7 @@ def test_the_page_is_green_only_where_all_is_well() -> None:
         assert ('<b class="pill inconclusive">tuning' in page) is ("skipped" not in more)
     assert "treated, but not on some host: somebody else has a route to it" in page
     # The hold-out has no part in the comparison of windows.
-    assert page.count("The held-out prefixes were drawn at random") == 1
+    assert page.count("drawn at random, are held out") == 1
     wide, narrow = new_prefixes(material().rounds.rows)
     assert len(wide.bars) == len(narrow.bars) == 2
     heights = [height for _, _, height in wide.bars]

@@ -255,6 +255,24 @@ def test_the_last_leaves_a_day_after_its_end(world: EmptyWorld, clock: VirtualCl
     assert largest_epoch(world.context, "lab1") == 3
 
 
+def test_a_claim_that_cannot_be_read_keeps_its_pop_alone_and_is_told(
+    world: EmptyWorld, tmp_path: Path
+) -> None:
+    for pop in ("ams1", "fra1"):
+        put(world, pop, 1, "complete")
+    # What the archive holds of another PoP has yet to be counted.
+    world.context.store.put(past_key("ber1"), "{}")
+    with sqlite3.connect(tmp_path / "state.sqlite") as db:
+        for pop in ("ams1", "ber1"):
+            db.execute("INSERT INTO claims VALUES (?, '{', 1e10)", (pop,))
+    for moved, stays in ((1, ["ams1"]), (0, ["ams1", "ber1"])):
+        told = world.run("find_orphans")
+        assert told["archived"] == moved
+        for pop in stays:
+            assert f"{pop}: its ended rollouts are not archived: claims.{pop}" in told["message"]
+    assert [ID.fullmatch(rollout)[1] for rollout in archived(world)] == ["fra1"]  # type: ignore[index]
+
+
 def test_nothing_leaves_where_somebody_is_at_work_or_all_is_stopped(world: EmptyWorld) -> None:
     put(world, "lab1", 1, "complete")
     put(world, "lab1", 2, "soaking")

@@ -7,7 +7,7 @@ ends wholly old or wholly new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from edgetune.net.bmc.bmcs import Bmcs
 from edgetune.net.bmc.credentials import Login
 from edgetune.net.result import HostResult
 from edgetune.rollout.hosts.bios import load_journal
-from edgetune.site.inventory import Host
 from lab.bmc import Machine, Server, Service, serve
 from lab.bmc.certificates import make_certificates
 from tests.support.bmcs import EARLY, HOME, SNOOP
@@ -39,17 +38,9 @@ class _Asked:
     def __init__(self, real: Bmcs, moments: Moments) -> None:
         self._real, self._moments = real, moments
 
-    def ask(
-        self,
-        hosts: Sequence[Host],
-        verb: str,
-        request: Callable[[Host], Mapping[str, Any]],
-        timeout: float | None = None,
-        permit: Callable[[], None] = lambda: None,
-        refusals: int = 1,
-    ) -> dict[str, HostResult]:
+    def ask(self, hosts: Any, verb: str, *given: Any, **named: Any) -> dict[str, HostResult]:
         with self._moments.around(f"BMC {verb}"):
-            return self._real.ask(hosts, verb, request, timeout, permit, refusals)
+            return self._real.ask(hosts, verb, *given, **named)
 
 
 class Site:

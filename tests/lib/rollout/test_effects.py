@@ -143,6 +143,19 @@ def test_the_next_pop_hears_what_three_others_had(world: EmptyWorld) -> None:
     assert "expected" not in shown(world)
 
 
+def test_a_plan_keeps_what_it_expected_and_is_the_same_when_more_is_known(
+    world: EmptyWorld,
+) -> None:
+    for pop in ("ams1", "fra1", "lax1"):
+        put(world, pop, 0.05)
+    plan = world.run("plan_rollout", "lab1", "accept_queue")["plan"]
+    own = load_plan(world.context, plan).expected
+    assert own and own.next_pop and own.likely.keys() == {"ams1", "fra1", "lax1"}
+    put(world, "nrt1", 0.5)
+    again = world.run("plan_rollout", "lab1", "accept_queue", plan=plan)
+    assert again["plan"] == plan and "on 3 PoPs" in " ".join(again["text"].split())
+
+
 def shown(world: EmptyWorld) -> str:
     return " ".join(world.run("plan_rollout", "lab1", "accept_queue")["text"].split())
 

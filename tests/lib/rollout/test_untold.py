@@ -157,8 +157,9 @@ def test_requests_need_a_log_whose_format_has_them(tmp_path: Path) -> None:
     assert refused() == refused(access_log="", log_format="nginx")
     assert refused().startswith("the metric source hosts of lab1 does not have all of health_p99 (")
     assert refused().endswith(
-        "name the access log of its hosts (access_log, log_format) in pops.lab1.metrics of the "
-        "inventory"
+        "name the access log of its hosts (access_log, log_format; active where they have none) in "
+        "pops.lab1.metrics of the inventory"
     )
     assert "request_ms" in refused(access_log="/a.log", log_format="{status} ")
-    assert refused(access_log="/a.log", log_format="nginx") == ""
+    for written in ("nginx", "active"):
+        assert refused(access_log="/a.log", log_format=written) == ""

@@ -11,7 +11,7 @@ from edgetune.agent.findings import conflicts, finding, memory, per_s, percent, 
 from edgetune.agent.findings.snapshot import Snapshot
 from edgetune.agent.interrupts import find_interrupts, interrupts_of, raised_by_what
 from edgetune.agent.protocol import Json
-from edgetune.agent.readings import cpus_of_threads, processes_of
+from edgetune.agent.readings import cpus_of_threads, os_release, processes_of
 from edgetune.agent.vocabulary.values import format_cpus, parse_cpus
 
 # In /proc/PID/stat, counted from the field after the name of the process.
@@ -136,8 +136,7 @@ def old_kernel(snap: Snapshot) -> Iterator[Json]:
     if age >= OLD:
         years = age / 365 / 86400
         what = f"the kernel was built {years:.1f} years ago: {version.split(' (')[0]}"
-        is_debian = re.search(r"^ID=\"?debian\b", snap.host.text("/etc/os-release"), re.MULTILINE)
-        tuning = "kernel_upgrade" if is_debian else None
+        tuning = "kernel_upgrade" if os_release(snap.host).get("ID") == "debian" else None
         yield finding("old_kernel", what, {"days": int(age / 86400)}, tuning, "note")
 
 

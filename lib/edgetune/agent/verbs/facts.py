@@ -18,6 +18,7 @@ from edgetune.agent.readings import (
     addresses,
     first_number,
     interfaces,
+    os_release,
 )
 from edgetune.agent.topology import cpu_facts, device_attribute, memory_of, node_of
 
@@ -53,9 +54,7 @@ def _of_freebsd(host: Host) -> Json:
 
 def _of_linux(host: Host) -> Json:
     loader, huge_pages = or_none(boot_loader, host), MemoryThp(host)
-    text = host.text("/etc/os-release") or host.text("/usr/lib/os-release")
-    pairs = [line.partition("=") for line in text.splitlines()]
-    release = {key: value.strip("'\"") for key, _, value in pairs}
+    release = os_release(host)
     thp = [*filter(huge_pages.present, ({"file": "enabled"}, {"file": "defrag"}))]
     watchdog = "/sys/class/watchdog/watchdog0"
     return {

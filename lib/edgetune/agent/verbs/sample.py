@@ -4,12 +4,15 @@
 import os
 import re
 import time
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Tuple
 
 from edgetune.agent.host import Host
 from edgetune.agent.protocol import Json, Refused, Request, complaint
 from edgetune.agent.readings import first_number, interfaces, meminfo, protocol_counters
-from edgetune.agent.vocabulary.places import STATE
+from edgetune.agent.vocabulary.places import ACTIVE_LOG, STATE
+
+if TYPE_CHECKING:
+    from edgetune.agent.health import HealthCheck
 
 
 def sample(host: Host, request: Request) -> Json:
@@ -19,8 +22,8 @@ def sample(host: Host, request: Request) -> Json:
     seen to do where an answer was not good, else "". ``log`` is why the access log of the service
     was not read, or not all of it, else "".
     """
-    measure = _health_check(request)
-    look = _access_log(host, request)
+    check = _health_check(request)
+    look = _access_log(host, request, check)
     count = request.whole("health_requests", 0, 1000, default=5)
     request.done()
     counters, uptime, gauges = (_of_freebsd if host.system == "freebsd" else _of_linux)(host)
@@ -31,8 +34,8 @@ def sample(host: Host, request: Request) -> Json:
     drift = _drift(host)
     gauges["drifted"] = len(drift)
     health = ""
-    if measure:
-        measured, health = measure(count)
+    if check:
+        measured, health = check.measure(count)
         gauges.update(measured)
     return {
         "uptime": uptime,
@@ -67,29 +70,38 @@ def _of_freebsd(host: Host) -> Reading:
     return counted, uptime, gauges(host)
 
 
-def _health_check(request: Request) -> Optional[Callable[[int], Tuple[Dict[str, float], str]]]:
+def _health_check(request: Request) -> "Optional[HealthCheck]":
     # Its libraries are loaded only where there is something to ask.
     if request.raw("health_url") is None:
         return None
     from edgetune.agent.health import read_health_check
 
-    return read_health_check(request).measure
+    return read_health_check(request)
 
 
-def _access_log(host: Host, request: Request) -> Optional[Callable[[], Tuple[Dict[str, int], str]]]:
+def _access_log(
+    host: Host, request: Request, check: "Optional[HealthCheck]"
+) -> Optional[Callable[[], Tuple[Dict[str, int], str]]]:
     if request.raw("access_log") is None:
         return None
     from edgetune.agent.access_log import AccessLog
 
-    path = request.text("access_log", r"/[!-~]+")
+    path, written = request.text("access_log", r"/[!-~]+"), request.text("log_format", r"[ -~]+")
+    if written == "active" and (path != ACTIVE_LOG or check is None):
+        problem = f"active is of the access log {ACTIVE_LOG}, and of a PoP with a health check"
+        raise request.wrong("log_format", problem)
     try:
-        log = AccessLog(host, path, request.text("log_format", r"[ -~]+"))
+        log = AccessLog(host, path, written)
     except ValueError as error:
         raise request.wrong("log_format", str(error)) from None
 
     def look() -> Tuple[Dict[str, int], str]:
         # What is not known of requests is no reason to tell nothing of the host.
         try:
+            if check is not None and written == "active":
+                from edgetune.agent.active_check import start_asking
+
+                start_asking(host, check)
             return log.look()
         except (OSError, Refused) as error:
             return {}, complaint(error)

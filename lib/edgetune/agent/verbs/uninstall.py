@@ -12,6 +12,7 @@ from edgetune.agent.protocol import Json, Refused, Request
 from edgetune.agent.verbs.reboot import REBOOT_MARK
 from edgetune.agent.vocabulary.places import (
     ACCESS_LOG_COUNTS,
+    ACTIVE_LOG,
     AGENT,
     BIRD_NOTE,
     CONGESTION,
@@ -30,7 +31,7 @@ TUNINGS = STATE + "/tunings"
 OURS = (
     *HOOKS,
     *(AGENT, SOURCE, COMPILED, RESERVE, KEPT, PREFIX_FILE_NOTE),
-    *(FOLLOWING, REBOOT_MARK, KEEPER, BIRD_NOTE, FLAG_NOTE, ACCESS_LOG_COUNTS),
+    *(FOLLOWING, REBOOT_MARK, KEEPER, BIRD_NOTE, FLAG_NOTE, ACCESS_LOG_COUNTS, ACTIVE_LOG),
 )
 LAST = (CONGESTION_EPOCH, EPOCH)
 _DRAFT = re.compile(r"\..+\.edgetune(-[0-9a-f]{16})?")

@@ -10,9 +10,13 @@ import json
 from dataclasses import asdict
 
 from edgetune import PACK, RECORD_SCHEMA
+from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.reading import decoded
+from edgetune.base.documents.reading import check_is, decoded
 from edgetune.base.documents.schema import read_versioned
+
+SAMPLED_FOR = 3600.0
+"""Seconds for which PoPs are sampled ahead, unless the next step puts that off."""
 
 
 @dataclass(frozen=True)
@@ -34,5 +38,10 @@ def ahead_key(campaign: str) -> str:
 
 
 def read_ahead(key: str, text: str) -> SampledAhead:
-    """A stored one; DamagedError if it is none, RefusedError if a later version wrote it."""
-    return decoded(key, SampledAhead, read_versioned(key, text))
+    """A stored one; DamagedError if it is none, RefusedError if a later version wrote it.
+
+    One that lasts longer than twice ``SAMPLED_FOR`` from now on is none: clocks differ by less.
+    """
+    found = decoded(key, SampledAhead, read_versioned(key, text))
+    check_is(key, "until", found.until <= clock.wall() + 2 * SAMPLED_FOR, "is too far ahead")
+    return found

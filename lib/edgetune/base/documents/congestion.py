@@ -29,6 +29,9 @@ _SYSCTL = "sysctl:net.ipv4.tcp_congestion_control"
 SHORTEST_TTL = 600
 LONGEST_TTL = 86_400
 
+SHORTEST_BLOCK = 3
+"""Rounds, of which one is the wash-out."""
+
 METRICS = ("delivery_rate", "retransmits")
 """What is followed of each chosen prefix, as natural logarithms: of bytes a second that the median
 socket was last seen to deliver, and of the share of its bytes that were sent again."""
@@ -114,6 +117,13 @@ class Thresholds:
     looks: int = option(
         "How often in a week treated and held-out prefixes are compared.", 7, least=1, most=168
     )
+    block: int = option(
+        "Rounds of a block of time in which all chosen prefixes are treated or none, by lot; its "
+        "first third does not count, and no prefix is held out. 0 for no blocks.",
+        0,
+        least=0,
+        most=288,
+    )
 
 
 @dataclass(frozen=True)
@@ -184,7 +194,8 @@ class Chosen:
 
 @dataclass(frozen=True)
 class PrefixEffect:
-    """Of one of METRICS: the ``ratio`` of treated to held-out prefixes, inside the bounds of
+    """Of one of METRICS: the ``ratio`` of treated to held-out prefixes, or of blocks of time with
+    the treatment to those without (``treated`` and ``held_out`` count them), inside the bounds of
     ``interval`` at ``alpha`` on each side, and the p-values that it got better, and worse.
 
     The bounds are None where they are infinite, and all is None where too few prefixes of a group

@@ -32,8 +32,8 @@ class Doubt:
 
     Kinds: ``missing``, ``reset``, ``reboot``, ``stale``, ``spill_over``, ``imbalance``,
     ``no_peak``; of what was measured (``judge.coverage``), ``unmeasured``, ``one_sided`` and
-    ``unrecorded``; and, of a look, ``few_requests``, ``few_hosts``, ``few_events``, ``moved_load``
-    and ``fading``.
+    ``unrecorded``; and, of a look, ``few_requests``, ``few_hosts``, ``few_events``, ``moved_load``,
+    ``fading`` and ``surprise``.
     """
 
     kind: str

@@ -16,7 +16,14 @@ from edgetune.base.documents.diagnosis import Finding
 from edgetune.base.documents.effect import Expected
 from edgetune.base.documents.metric import Metric
 from edgetune.base.documents.options import Options
-from edgetune.base.documents.reading import decoded, digest_of, encoded, read_document, renamed
+from edgetune.base.documents.reading import (
+    KEPT_IF_SET,
+    decoded,
+    digest_of,
+    encoded,
+    read_document,
+    renamed,
+)
 from edgetune.base.documents.settings import HostSetting, SettingRow
 from edgetune.base.errors import RefusedError
 
@@ -160,8 +167,8 @@ class Plan:
     holds by host what proves that it is one machine (see ``rollout.identity``), ``restarts`` how
     the BMC of a host may restart it. ``inventory`` is the digest of the PoP's hosts. ``seconds``
     is how long all of it takes. ``definitions`` are those of its metrics, as they were when it was
-    made; those ``beside`` are shown where they are measured, and decide nothing. ``digest`` is that
-    of the whole document without it.
+    made; those ``beside`` are shown where they are measured, and decide nothing. ``expected`` is
+    what its tuning did elsewhere by then. ``digest`` is that of the whole document without it.
 
     Fields with a default were not known to version 0.6.
     """
@@ -189,6 +196,7 @@ class Plan:
     restarts: dict[str, Restart] = field(default_factory=dict)
     definitions: dict[str, Metric] = field(default_factory=dict)
     beside: list[str] = field(default_factory=list)
+    expected: Expected | None = field(default=None, metadata=KEPT_IF_SET)
 
     @property
     def groups(self) -> Groups:
@@ -243,14 +251,12 @@ class Plan:
 @dataclass(frozen=True)
 class ShownPlan:
     """A plan as it is shown before anything is touched: ``inventory`` says how old that is,
-    ``drain`` how hosts are taken out of traffic, ``notes`` what was found beside, and ``expected``
-    what its tuning did elsewhere."""
+    ``drain`` how hosts are taken out of traffic, ``notes`` what was found beside."""
 
     plan: Plan
     inventory: str
     drain: str
     notes: Sequence[Finding]
-    expected: Expected | None = None
 
 
 def read_plan(text: str | None, digest: str) -> Plan:

@@ -13,7 +13,7 @@ from dataclasses import field
 from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.congestion import Configuration, PrefixEffect
+from edgetune.base.documents.congestion import ROUND, Configuration, PrefixEffect
 from edgetune.base.documents.reading import Number, check_is, decoded, encoded, read_document
 from edgetune.base.errors import DamagedError
 
@@ -23,6 +23,11 @@ STATES = (TUNING, ROLLED_BACK)
 BY_COMPARISON = "the comparison with held-out prefixes"
 """Who took back what did harm."""
 
+CHOSEN, NEIGHBOURS, TOGETHER = "chosen", "neighbours", "together"
+"""Of which changes are kept: the chosen prefixes, others of their networks (/16 or /32), and all of
+these by the rates that they had. Where prefixes of a network only take from each other, that does
+not grow: a mean of logarithms is not above the logarithm of the mean."""
+
 MOST_LOOKS = 14
 MOST_ENTRIES = 100
 MOST_ROWS = 576
@@ -31,12 +36,16 @@ MOST_ROWS = 576
 
 @dataclass(frozen=True)
 class LookTaken:
-    """A comparison after a ``round``: of the treatment, and of initial windows apart."""
+    """A comparison after a ``round``: of the treatment, and of initial windows apart.
+
+    ``blocks`` has that of blocks of time by group of prefixes, nothing where there were none.
+    """
 
     round: int
     at: float
     effects: list[PrefixEffect]
     windows: list[PrefixEffect]
+    blocks: dict[str, list[PrefixEffect]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,11 @@ class Levels:
 @dataclass(frozen=True)
 class RoundRow:
     """A round as it is shown: how many prefixes were measured, are chosen, came and went, and
-    levels by metric."""
+    levels by metric.
+
+    Where there are blocks of time, ``on`` says whether prefixes were treated in all of the round,
+    None if in a part of it, and ``changes`` by group how far METRICS are above those before.
+    """
 
     round: int
     measured: int
@@ -146,6 +159,8 @@ class RoundRow:
     new: int
     gone: int
     levels: dict[str, Levels] = field(default_factory=dict)
+    on: bool | None = None
+    changes: dict[str, list[Number | None]] = field(default_factory=dict)
 
 
 @dataclass
@@ -158,7 +173,9 @@ class Rounds:
     is the last one that a host confirmed, ``since`` when it was sent first, ``confirmed`` when a
     host confirmed it last (epoch seconds).
     ``wanted`` is sent to hosts next. ``skipped`` says by prefix why a host has no route
-    for it. ``held_out`` is how many chosen prefixes are. ``selection`` is one of
+    for it. ``switched`` is when hosts began or ended to treat prefixes (epoch seconds), ``resting``
+    what they are to have again after a block of time without treatment.
+    ``held_out`` is how many chosen prefixes are. ``selection`` is one of
     ``congestion.selection`` as text, "" before the first round.
     """
 
@@ -178,6 +195,29 @@ class Rounds:
     rows: list[RoundRow] = field(default_factory=list)
     held_out: int = 0
     selection: str = ""
+    switched: float = 0.0
+    resting: Configuration | None = None
+
+    def hold(self, own: Configuration | None, at: float) -> None:
+        """Hosts have this one now, or nothing."""
+        before, was = self.configuration, self.is_treating
+        if own is None or own.prefixes:
+            self.resting = None
+        elif was:
+            self.resting = before
+        self.configuration = own
+        self.switched = at if self.is_treating != was else self.switched
+
+    @property
+    def treatment(self) -> Configuration | None:
+        """What hosts have, or are to have again after a block without treatment."""
+        return self.resting or self.configuration
+
+    def treated_in(self, number: int) -> bool | None:
+        """Whether hosts treated prefixes in a round; None if they began or ended in it."""
+        if number * ROUND < self.switched < (number + 1) * ROUND:
+            return None
+        return self.is_treating is (self.switched <= number * ROUND)
 
     @property
     def is_treating(self) -> bool:
@@ -247,7 +287,7 @@ def read_rounds(pop: str, text: str) -> Rounds:
     key = f"edgetune:congestion:{pop}"
     made = decoded(key, Rounds, _read(key, text))
     check_is(key, "pop", made.pop == pop, "is another one")
-    for name in ("configuration", "wanted"):
+    for name in ("configuration", "wanted", "resting"):
         given = getattr(made, name)
         check_is(key, name, given is None or given.checksum == given.sum, "has another checksum")
     return made

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Union
 
 from edgetune.base.dataclass import dataclass
-from edgetune.base.freezes import Event, Freeze
+from edgetune.base.freezes import EVERY_HOUR, Event, Freeze
 
 Closed = tuple[Union[Freeze, Event], ...]
 Range = Sequence[float]
@@ -26,7 +26,9 @@ class PopWork:
 
     With ``measured`` samples are kept since that moment, which may save all but the least of the
     baseline. One that has ``begun`` is under way, and one that ``waits`` has ended its soak.
-    ``twins`` take its traffic. ``why`` says in words what is not known of it.
+    ``twins`` take its traffic. Its batches begin in these ``hours`` of the week alone; ``load``
+    says which these are and how many hosts may be out then, "" where no load is asked for. ``why``
+    says in words what is not known of it.
     """
 
     name: str
@@ -40,6 +42,8 @@ class PopWork:
     begun: bool = False
     waits: bool = False
     why: str = ""
+    hours: frozenset[int] = EVERY_HOUR
+    load: str = ""
 
     def watched(self, begins: float) -> float:
         """When its baseline ends at the soonest, if it begins then."""
@@ -67,7 +71,7 @@ class RingWork:
 class Turn:
     """When a PoP ``begins``, has ``soaked``, and ``ends``: ranges of moments.
 
-    ``why`` says in words what is not known of it.
+    ``why`` and ``load`` are those of its ``PopWork``.
     """
 
     pop: str
@@ -76,6 +80,7 @@ class Turn:
     soaked: Range
     ends: Range
     why: str = ""
+    load: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,7 @@ class Schedule:
                     "soaked": [_moment(each) for each in turn.soaked],
                     "ends": [_moment(each) for each in turn.ends],
                     "why": turn.why,
+                    "load": turn.load,
                 }
                 for turn in self.turns
             ],

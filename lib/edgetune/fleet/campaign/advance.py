@@ -14,9 +14,10 @@ from dataclasses import asdict
 from typing import TypedDict
 
 from edgetune.base import clock
-from edgetune.base.documents.ahead import SampledAhead, ahead_key
+from edgetune.base.documents.ahead import SAMPLED_FOR, SampledAhead, ahead_key
 from edgetune.base.documents.campaign import Record, RingStep
 from edgetune.base.documents.head import ENDED, Head
+from edgetune.base.documents.options import Options
 from edgetune.base.documents.reading import encoded
 from edgetune.base.documents.words import Decision, State, Verdict
 from edgetune.base.durations import DAY
@@ -34,6 +35,7 @@ from edgetune.fleet.campaign.record import Writer, readable_records, taken_if_fr
 from edgetune.fleet.campaign.work import Ahead
 from edgetune.intent.campaign import Campaign, Ring
 from edgetune.rollout.context import Context
+from edgetune.rollout.evidence.load_curve import learn_loads
 from edgetune.rollout.gates.pause import refuse_if_paused
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.status.claimed import refuse_held
@@ -43,8 +45,8 @@ from edgetune.rollout.steps.plan_rollout import plan_rollout
 # Planning asks every host of a PoP. All campaigns share the time; what is not planned by then is
 # left to the next step.
 _LONGEST = 300.0
-# Seconds for which PoPs are sampled ahead, unless the next step puts that off.
-_SAMPLED_FOR = 3600.0
+# Those of a step in which its PoPs' loads are brought up to date.
+_LEARNING = 30.0
 
 
 class BegunRow(TypedDict):
@@ -155,7 +157,7 @@ class _Step:
                 return
             campaign = rings.unchanged(self._context, record)
             soon = Ahead(self._context, campaign, [*heads.values()]).soon(record, heads)
-            until = clock.wall() + _SAMPLED_FOR
+            until = clock.wall() + SAMPLED_FOR
             self._context.store.put(key, SampledAhead(soon, until).document())
 
     def _held(self, record: Record) -> str:
@@ -206,7 +208,7 @@ class _Step:
             # One that was held has soaked again: that is another verdict.
             ring.verdict = {}
         if waits and (ring.verdict or rings.is_settled(ring, waits, heads)):
-            return self._decide_ring(work, ring, own, heads, waits)
+            return self._decide_ring(work, ring, definition, heads, waits)
         if rings.is_settled(ring, [], heads):
             return self._close(record, ring, own, heads)
         late = rings.overdue(record, ring, own.gates, waits, heads) if waits else ""
@@ -218,18 +220,22 @@ class _Step:
         self,
         work: Writer,
         ring: RingStep,
-        definition: Ring,
+        campaign: Campaign,
         heads: Mapping[str, Head],
         waits: list[str],
     ) -> str:
         """Judge a ring whose PoPs all wait for it, once, and let them have its verdict."""
-        record = work.record
+        record, own = work.record, campaign.ring(ring.name)
         if not ring.ruling:
-            ring.verdict = encoded(rings.verdict_of(self._context, ring, definition.gates, heads))
+            ring.verdict = encoded(rings.verdict_of(self._context, ring, own.gates, heads))
             ring.judged = clock.wall()
             record.note(self._requested_by, _judged(ring), self._owner)
             work.save()
-        room = definition.gates.room(len(_under_way(record, heads, waits)))
+        room = own.gates.room(len(_under_way(record, heads, waits)))
+        if 0 < room < len(waits) and own.gates.max_load and not _rules_out(ring):
+            # Who is promoted out of its hours would keep a place from others.
+            ahead = Ahead(self._context, campaign, [*heads.values()])
+            waits = [name for name in waits if ahead.is_open(own, name)]
         return self._conclude(record, ring, heads, waits, room)
 
     def _conclude(
@@ -264,21 +270,38 @@ class _Step:
         if waits:
             return self._wait(record, f"ring {ring.name} waits: {'; '.join(waits)}")
         room = gates.room(len(under_way))
-        if 0 < room < len(ahead):
-            work_ahead = Ahead(self._context, campaign, [*heads.values()])
-            planned = work_ahead.order(own, ring, heads, room)
-            # Those of which there is no figure come after the others.
-            ahead = [*planned, *(name for name in ahead if name not in planned)]
-        # Those that were refused last time come last, so that they keep no other from its turn.
-        for name in sorted(ahead, key=lambda name: bool(ring.pops[name].refused)):
-            if room > 0 and clock.monotonic() < self._until:
-                room -= self._begin(work, ring, name, own)
+        if ahead and room > 0:
+            ahead = self._begin_some(work, ring, campaign, heads, ahead, room)
         refused = [
             f"{name}: {ring.pops[name].refused}" for name in ahead if ring.pops[name].refused
         ]
         if refused and not under_way and len(refused) == len(ahead):
             self._wait(record, f"ring {ring.name} waits for its PoPs: ", "; ".join(refused))
         return rings.awaited(ring, awaiting, heads) or _progress(ring, heads)
+
+    def _begin_some(
+        self,
+        work: Writer,
+        ring: RingStep,
+        campaign: Campaign,
+        heads: Mapping[str, Head],
+        names: list[str],
+        room: float,
+    ) -> list[str]:
+        """Begin PoPs of these, as long as there is room; all of them in their order."""
+        own = campaign.ring(ring.name)
+        if own.gates.max_load:
+            learn_loads(self._context, [*ring.pops], _LEARNING)
+        ahead = Ahead(self._context, campaign, [*heads.values()])
+        if room < len(names):
+            planned = ahead.order(own, ring, heads, room)
+            # Those of which there is no figure come after the others.
+            names = [*planned, *(name for name in names if name not in planned)]
+        # Those that were refused last time come last, so that they keep no other from its turn.
+        for name in sorted(names, key=lambda name: bool(ring.pops[name].refused)):
+            if room > 0 and clock.monotonic() < self._until:
+                room -= self._begin(work, ring, name, own, ahead)
+        return names
 
     def _wait(self, record: Record, what: str, more: str = "") -> str:
         """Tell people that nothing goes on, and again each day for which that lasts."""
@@ -287,11 +310,14 @@ class _Step:
             record.note(self._requested_by, what + more, self._owner)
         return what + more
 
-    def _begin(self, work: Writer, ring: RingStep, name: str, definition: Ring) -> bool:
+    def _begin(
+        self, work: Writer, ring: RingStep, name: str, definition: Ring, ahead: Ahead
+    ) -> bool:
         """Begin the rollout of a PoP; False, and the record says why, if it is refused."""
         record, pop = work.record, ring.pops[name]
         try:
-            plan = self._plan(name, record.tuning, definition)
+            shut = written(ahead.shut(definition, name))
+            plan = self._plan(name, record.tuning, ahead.options(definition, name))
             self._open(record, ring, definition)
         except NothingToDo as error:
             pop.refused, pop.left_out = "", str(error)
@@ -314,6 +340,7 @@ class _Step:
                 approved=ring.approved,
                 channel=record.channel,
                 freezes=written(definition.gates.closed),
+                shut=shut,
                 ring=f"{record.id}/{ring.name}" if definition.gates.verdict == "pooled" else "",
             )
         except RefusedError as error:
@@ -333,12 +360,11 @@ class _Step:
             approved = f", approved by {ring.approved_by}" if ring.approved_by else ""
             record.note(self._requested_by, f"ring {ring.name} begins{approved}", self._owner)
 
-    def _plan(self, name: str, tuning: str, definition: Ring) -> str:
+    def _plan(self, name: str, tuning: str, options: Options) -> str:
         """The digest of a new plan for a PoP that is free."""
         refuse_if_paused(self._context, name)
         refuse_held(self._context, name)
-        options = asdict(definition.options)
-        made = plan_rollout(self._context, name, tuning, **options)
+        made = plan_rollout(self._context, name, tuning, **asdict(options))
         return str(made["plan"])
 
     def _close(

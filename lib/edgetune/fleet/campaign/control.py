@@ -23,9 +23,10 @@ from edgetune.base.people import person
 from edgetune.base.sanitize import command
 from edgetune.fleet.campaign.record import all_records, new_id, put_record, readable_records, seized
 from edgetune.fleet.campaign.rings import UNWELL, heads_of, needs_approval, unchanged
-from edgetune.fleet.campaign.work import Ahead
+from edgetune.fleet.campaign.work import Ahead, asks_for_load
 from edgetune.intent.campaign import Campaign, Ring, ShownCampaign, find_campaign, pops_by_ring
 from edgetune.rollout.context import Context
+from edgetune.rollout.evidence.load_curve import learn_loads
 from edgetune.rollout.gates.approval import Approval, compared_names, refuse_own, save_approval
 from edgetune.rollout.ownership.kill_switch import refuse_if_stopped
 from edgetune.rollout.planning.make_plan import make_for
@@ -37,6 +38,8 @@ from edgetune.rollout.status.claimed import refuse_held
 # No name of a PoP.
 _BEGINNING = "campaign/"
 _LONGEST = 60.0
+# Seconds of a dry run in which loads of the past are asked for; its plans ask every host.
+_LEARNING = 300.0
 
 Rings = Mapping[str, Sequence[str]]
 
@@ -75,15 +78,18 @@ def run_campaign(
     rings = pops_by_ring(definition, whole_inventory(context))
     refused: dict[str, str] = {}
     plans: dict[str, Plan] = {}
+    if dry_run and asks_for_load(definition):
+        learn_loads(context, [pop for pops in rings.values() for pop in pops], _LEARNING)
+    ahead = Ahead(context, definition)
     if dry_run:
         for ring in definition.rings:
             for pop in rings[ring.name]:
-                made = _plan_or_refusal(context, definition, ring, pop)
+                made = _plan_or_refusal(context, ahead, definition, ring, pop)
                 if isinstance(made, str):
                     refused[pop] = made
                 else:
                     plans[pop] = made
-    schedule = Ahead(context, definition).schedule(rings, refused, plans)
+    schedule = ahead.schedule(rings, refused, plans)
     record = None
     if not dry_run:
         record = _begin(context, definition, tuning.digest, rings, requested_by, channel)
@@ -121,12 +127,15 @@ def _message(record: Record | None, pops: int, rings: int, refused: Mapping[str,
     return f"a dry run: {size}, {len(refused)} refused now"
 
 
-def _plan_or_refusal(context: Context, definition: Campaign, ring: Ring, pop: str) -> Plan | str:
+def _plan_or_refusal(
+    context: Context, ahead: Ahead, definition: Campaign, ring: Ring, pop: str
+) -> Plan | str:
     """The plan of a PoP, or what speaks against it as it is now."""
     seed = secrets.randbits(31)
     try:
         refuse_held(context, pop)
-        return make_for(context, pop, definition.tuning, replace(ring.options, seed=seed))
+        options = replace(ahead.options(ring, pop), seed=seed)
+        return make_for(context, pop, definition.tuning, options)
     except StoreError:
         raise
     except EdgetuneError as error:

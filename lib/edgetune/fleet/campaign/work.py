@@ -3,8 +3,8 @@
 else by the inventory; by its record and the heads of its rollouts once it has begun.
 
 No host is asked. How long a batch takes is known from the step times of rollouts of the same
-tuning. Without any it is what plans reckon, and at most a drain that lasts until its deadline
-longer.
+tuning, those in the archive too. Without any it is what plans reckon, and at most a drain that
+lasts until its deadline longer.
 """
 
 from __future__ import annotations
@@ -13,28 +13,36 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 
 from edgetune.base import clock
 from edgetune.base.documents.campaign import PopStep, Record, RingStep
 from edgetune.base.documents.head import Head
+from edgetune.base.documents.load import LoadCurve
 from edgetune.base.documents.options import Options
 from edgetune.base.documents.plan import Plan
 from edgetune.base.documents.schedule import PopWork, Range, RingWork, Schedule
-from edgetune.base.documents.steps import STEPS_OF_A_BATCH, StepsTaken
+from edgetune.base.documents.steps import STEPS_OF_A_BATCH, StepTaken
 from edgetune.base.documents.words import State
-from edgetune.base.errors import EdgetuneError
+from edgetune.base.durations import HOUR
+from edgetune.base.errors import EdgetuneError, RefusedError
+from edgetune.base.freezes import Freeze, freezes_beside, hour_of_week
+from edgetune.base.numbers import percent
+from edgetune.fleet.campaign.hours import Room, room_of
 from edgetune.fleet.campaign.rings import has_ended, needs_approval, waits
 from edgetune.fleet.campaign.schedule import begins_at, make_schedule, order_of
 from edgetune.intent.campaign import Campaign, Ring
-from edgetune.intent.plan import batch_seconds, expected_batches
+from edgetune.intent.plan import batch_seconds, expected_batches, most_at_once
 from edgetune.rollout.context import Context
+from edgetune.rollout.evidence.load_curve import load_curves
+from edgetune.rollout.record.archive import archived_steps
 from edgetune.rollout.record.heads import living_heads
 from edgetune.rollout.record.rollout import Record as RolloutRecord
 from edgetune.rollout.record.step_times import steps_of
 from edgetune.site.inventory import Pop
 
 _ROLLOUTS = 20
-"""The newest ones of which it is read how long their steps took."""
+"""The newest ones outside the archive of which it is read how long their steps took."""
 
 
 class Ahead:
@@ -47,6 +55,44 @@ class Ahead:
         self._disruption = context.tuning(definition.tuning).disruption
         known = living_heads(context) if heads is None else heads
         self._taken = _batch_times(context, definition.tuning, known)
+        self._rooms: dict[tuple[str, str], Room] = {}
+
+    @cached_property
+    def _curves(self) -> Mapping[str, LoadCurve]:
+        names = self._context.known_inventory.pop_names()
+        return load_curves(self._context, names) if asks_for_load(self._definition) else {}
+
+    def room(self, ring: Ring, name: str) -> Room:
+        """How many hosts of a PoP may be out, and when; RefusedError where its load never permits
+        any. Tunings that take no host out ask for no load."""
+        if not ring.gates.max_load or self._disruption == "live":
+            return Room()
+        if (ring.name, name) not in self._rooms:
+            self._rooms[ring.name, name] = self._room(ring, name)
+        return self._rooms[ring.name, name]
+
+    def _room(self, ring: Ring, name: str) -> Room:
+        at, disruption = ring.gates.max_load, self._disruption
+        pop = self._context.known_inventory.pop(name)
+        most, hosts = most_at_once(pop, disruption, ring.options), len(pop.hosts)
+        lasts = (self._taken or self._reckoned(pop, disruption))[-1]
+        return room_of(name, self._curves.get(name), hosts, most, at, lasts)
+
+    def options(self, ring: Ring, name: str) -> Options:
+        """Those of a ring for one PoP: of its batches no larger than there is room for."""
+        room = self.room(ring, name)
+        return replace(ring.options, batch_size=room.hosts or ring.options.batch_size)
+
+    def is_open(self, ring: Ring, name: str) -> bool:
+        """Whether the load of a PoP permits a batch now, or is not what keeps it from one."""
+        with suppress(RefusedError):
+            return hour_of_week(int(clock.wall() // HOUR)) in self.room(ring, name).hours
+        return True
+
+    def shut(self, ring: Ring, name: str) -> tuple[Freeze, ...]:
+        """When the load of a PoP permits no batch."""
+        load = percent(100 * ring.gates.max_load)
+        return freezes_beside(f"max_load of {load} %", self.room(ring, name).hours)
 
     def schedule(
         self,
@@ -128,7 +174,8 @@ class Ahead:
 
     def _pop(self, ring: Ring, name: str, plan: Plan | None) -> PopWork:
         pop = self._context.known_inventory.pop(name)
-        options = ring.options
+        room = self.room(ring, name)
+        options = self.options(ring, name)
         if plan:
             counts = len(plan.batches), len(plan.promote_batches)
         else:
@@ -137,7 +184,18 @@ class Ahead:
         batch = self._taken or self._reckoned(pop, disruption)
         changes, promotes = counts
         baseline, since = self._baseline(pop, options)
-        return PopWork(name, baseline, changes, options.soak, promotes, batch, pop.backs_up, since)
+        return PopWork(
+            name,
+            baseline,
+            changes,
+            options.soak,
+            promotes,
+            batch,
+            pop.backs_up,
+            since,
+            hours=room.hours,
+            load=room.why,
+        )
 
     def _baseline(self, pop: Pop, options: Options) -> tuple[Range, float]:
         """Where a source remembers it may have been measured already; nobody asks it here. Others
@@ -182,17 +240,25 @@ class Ahead:
         return planned
 
 
+def asks_for_load(definition: Campaign) -> bool:
+    """Whether any ring of a campaign has a ``max_load``."""
+    return any(ring.gates.max_load for ring in definition.rings)
+
+
 def _batch_times(context: Context, tuning: str, heads: Sequence[Head]) -> Range:
     """The least and the most that a batch of a tuning took; empty where no rollout tells."""
-    of_tuning = [head.id for head in heads if head.tuning == tuning]
+    own = sorted((head for head in heads if head.tuning == tuning), key=lambda head: head.created)
     each = []
-    for rollout in of_tuning[-_ROLLOUTS:]:
+    with suppress(EdgetuneError):
+        each += [seconds for steps in archived_steps(context, tuning) for seconds in _each(steps)]
+    for head in own[-_ROLLOUTS:]:
         with suppress(EdgetuneError):
-            each += _each(steps_of(context, rollout))
+            each += _each(steps_of(context, head.id).steps)
     return (min(each), max(each)) if each else ()
 
 
-def _each(taken: StepsTaken) -> list[float]:
-    ended = taken.steps["check_health"].count if "check_health" in taken.steps else 0
-    own = [taken.steps[name].seconds for name in STEPS_OF_A_BATCH if name in taken.steps]
+def _each(steps: Mapping[str, StepTaken]) -> list[float]:
+    """What a batch took on average; empty where none ended."""
+    ended = steps["check_health"].count if "check_health" in steps else 0
+    own = [steps[name].seconds for name in STEPS_OF_A_BATCH if name in steps]
     return [sum(own) / ended] if ended else []

@@ -25,6 +25,7 @@ from edgetune.net.metrics.prometheus_client import MOST_SKEW, Access, Client, Se
 from edgetune.net.metrics.promql import (
     HostMatcher,
     Wanted,
+    label_text,
     one_of,
     quoted,
     read_host_matcher,
@@ -181,7 +182,7 @@ def _all_added(wanted: Sequence[Wanted], hosts: Sequence[str]) -> list[tuple[str
         (
             each.asked,
             name,
-            f"sum without ({','.join(each.added)}) ({_named(name, [*hosts, each.matchers])})",
+            _sum(each.added, _named(name, [*hosts, each.matchers])),
         )
         for each in wanted
         if each.is_added_there
@@ -189,6 +190,10 @@ def _all_added(wanted: Sequence[Wanted], hosts: Sequence[str]) -> list[tuple[str
     ]
     # The buckets of a histogram are one question.
     return list(dict.fromkeys(questions))
+
+
+def _sum(added: Sequence[str], series: str) -> str:
+    return f"sum without ({','.join(map(label_text, added))}) ({series})"
 
 
 def _named(name: str, matchers: Sequence[str]) -> str:

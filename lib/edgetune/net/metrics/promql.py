@@ -18,17 +18,19 @@ from edgetune.base.fields import Fields
 from edgetune.base.sanitize import Pattern
 from edgetune.site.inventory import Host
 
-LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
+_PLAIN, _DOTTED = r"[A-Za-z_][A-Za-z0-9_]*", r"[A-Za-z_][A-Za-z0-9_.]*"
+LABEL = rf'(?:{_PLAIN}|"{_DOTTED}")'
+"""Prometheus 3 has names of OpenTelemetry, and wants them quoted."""
 _MATCHER = rf'{LABEL} *(?:=~|!~|!=|=) *"(?:[^"\\\n]|\\[^\n])*"'
 MATCHERS = rf"(?:{_MATCHER} *(?:, *{_MATCHER} *)*)?"
 """Matchers as PromQL has them between braces, without a comma at the end."""
-METRIC_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+METRIC_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:.]*"
 
 _ONE = re.compile(rf'({LABEL}) *(=~|!~|!=|=) *"((?:[^"\\\n]|\\[^\n])*)"')
 _PLACE = re.compile(r"\{(name|address)\}")
 
 _SERIES = Pattern(METRIC_NAME, "give the name of a series, such as node_load1")
-_LABEL = Pattern(LABEL, "give the name of a label, such as device")
+_LABEL = Pattern(_DOTTED, "give the name of a label, such as device")
 _LEAST_SCALE = 1e-9
 
 
@@ -38,10 +40,15 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
+def label_text(label: str) -> str:
+    """A label as PromQL has it."""
+    return label if re.fullmatch(_PLAIN, label) else quoted(label)
+
+
 def one_of(label: str, values: Iterable[str]) -> str:
     """The matcher of a label that has one of these values, each taken literally."""
     # RE2 takes a backslash before any character of ASCII that is no letter and no digit.
-    return f"{label}=~{quoted('|'.join(map(re.escape, sorted({*values}))))}"
+    return f"{label_text(label)}=~{quoted('|'.join(map(re.escape, sorted({*values}))))}"
 
 
 def selector(*matchers: str) -> str:
@@ -90,7 +97,7 @@ def read_host_matcher(text: str) -> HostMatcher:
         if not _PLACE.search(value):
             fixed.append(f'{label}{operator}"{value}"')
         elif operator == "=" and "\\" not in value:
-            templates.append((label, value))
+            templates.append((label.strip('"'), value))
         else:
             raise ValueError(f'{label} has to be written as {label}="...", without a backslash')
     if not templates:

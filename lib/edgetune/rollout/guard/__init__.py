@@ -23,6 +23,7 @@ from edgetune.base.sanitize import one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.gates.pause import all_pauses
 from edgetune.rollout.guard import degraded, pausing, stalled
+from edgetune.rollout.guard.tracing import Tracing
 from edgetune.rollout.guard.turns import Alone, Turns, open_turns
 from edgetune.rollout.guard.watched import Finding, Kept, Watched
 from edgetune.rollout.ownership.kill_switch import stopped_by
@@ -71,6 +72,7 @@ class Guard:
         self._alone = Alone()
         self._turns: Turns = self._alone
         self._kept: Kept = {}
+        self._tracing = Tracing()
         self._inventory: tuple[str, Inventory] | None = None
 
     def look(self, context: Context) -> Iterator[Found]:
@@ -109,6 +111,11 @@ class Guard:
             rounds = [*stalled.stuck_rounds(context)]
         for payload in rounds:
             yield from _told_now(turns, "congestion_stuck", payload, again=False)
+        harm: list[dict[str, object]] = []
+        with self._going_on("trace_harm"):
+            harm = [*self._tracing.look(context)]
+        for payload in harm:
+            yield from _told_now(turns, "harm_traced", payload, again=False)
         # What is under way comes after what has ended, be it older: one that is retired, say.
         readable, unreadable = read_living_heads(context)
         for each in keeping_their_pop(context, unreadable):

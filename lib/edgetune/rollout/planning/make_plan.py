@@ -78,7 +78,8 @@ def _way_to(pop: Pop, readings: Collection[str]) -> str:
     inventory = f"pops.{pop.name}.metrics of the inventory"
     of_log = {*readings} & {*ALL_COUNTERS}
     if of_log == {*readings} and pop.views[0].metrics.source == "hosts":
-        return f"name the access log of its hosts (access_log, log_format) in {inventory}"
+        log = "the access log of its hosts (access_log, log_format; active where they have none)"
+        return f"name {log} in {inventory}"
     files = "say where it has them in the files of these metrics"
     first = "; hosts tell of an access log where they are the first one" if of_log else ""
     return f"{files}, or name another source in {inventory}{first}"

@@ -29,7 +29,7 @@ from edgetune.base import clock
 from edgetune.base.documents.effect import effect_key, read_effect
 from edgetune.base.documents.head import ENDED, ID, PROMOTED, Head, archive_key, head_key, runs
 from edgetune.base.documents.past import Past, Standing, Tally, Tried, past_key, read_past
-from edgetune.base.documents.steps import StepsTaken, read_steps, steps_key
+from edgetune.base.documents.steps import StepsTaken, StepTaken, read_steps, steps_key
 from edgetune.base.documents.words import Decision, State
 from edgetune.base.durations import DAY
 from edgetune.base.errors import DamagedError, EdgetuneError, FencedError, RefusedError
@@ -195,6 +195,18 @@ def _steps_taken(context: Context, start: str) -> dict[str, StepsTaken]:
     return taken
 
 
+def archived_steps(context: Context, tuning: str) -> list[Mapping[str, StepTaken]]:
+    """The steps of all archived rollouts of a tuning by name, for each PoP that counted some."""
+    prefix, found = past_key(""), list[Mapping[str, StepTaken]]()
+    for key, text in context.store.list(prefix).items():
+        # To read hundreds of PoPs that never had it takes longer than all else.
+        if f'"{tuning}"' in text:
+            with suppress(RefusedError):
+                tallies = read_past(key[len(prefix) :], text).tallies or {}
+                found += [tallies[tuning].steps] if tuning in tallies else []
+    return found
+
+
 def has_past(context: Context) -> bool:
     """Whether anything lies in the archive."""
     return bool(context.store.list(past_key("")))
@@ -263,30 +275,43 @@ def archive_ended(context: Context, pop: str, claim: Claim, ttl: float) -> int:
     return 0
 
 
-def sweep_ended(context: Context, heads: Sequence[Head]) -> int:
+def sweep_ended(context: Context, heads: Sequence[Head]) -> tuple[int, list[str]]:
     """Move what has ended of PoPs on which nothing is under way, of all living ``heads``.
 
-    How many were moved; no more than ``SWEPT_AT_ONCE``, the others by the next sweeps.
+    How many were moved, and why some PoPs keep theirs; no more than ``SWEPT_AT_ONCE``, the others
+    by the next sweeps.
     """
     if not _is_understood(context):
-        return 0
-    moved = 0
+        return 0, []
+    moved, kept = 0, list[str]()
     busy = {head.pop for head in heads if head.state not in ENDED}
     for pop in sorted({head.pop for head in _due(heads) if head.pop not in busy}):
         if moved < SWEPT_AT_ONCE:
-            moved += _sweep(context, pop, SWEPT_AT_ONCE - moved)
+            with _alone(pop, kept):
+                moved += _sweep(context, pop, SWEPT_AT_ONCE - moved)
     if not moved:
-        _count_one(context, busy)
-    return moved
+        _count_one(context, busy, kept)
+    return moved, kept
 
 
-def _count_one(context: Context, busy: Container[str]) -> None:
+@contextmanager
+def _alone(pop: str, kept: list[str]) -> Iterator[None]:
+    """What cannot be read of a PoP stops no other; one that somebody has waits its turn."""
+    try:
+        yield
+    except FencedError:
+        pass
+    except RefusedError as error:
+        kept.append(f"{pop}: its ended rollouts are not archived: {error}")
+
+
+def _count_one(context: Context, busy: Container[str], kept: list[str]) -> None:
     """Count the archive of one PoP that was not counted yet, or whose count is damaged."""
     prefix = past_key("")
     for key, text in context.store.list(prefix).items():
         pop = key[len(prefix) :]
         if pop not in busy and not _has_tallies(pop, text):
-            with suppress(FencedError), _claimed(context, pop) as claim:
+            with _alone(pop, kept), _claimed(context, pop) as claim:
                 known = _read_again(context, pop)
                 if known is None:
                     continue
@@ -349,12 +374,9 @@ def _end(head: Head) -> float:
 def _sweep(context: Context, pop: str, most: int) -> int:
     if not _due_now(context, pop):
         return 0
-    try:
-        with _claimed(context, pop) as claim:
-            # One may have begun, or been taken up again, before the claim.
-            return _move(context, pop, _due_now(context, pop)[:most], claim, _TTL)
-    except FencedError:
-        return 0
+    with _claimed(context, pop) as claim:
+        # One may have begun, or been taken up again, before the claim.
+        return _move(context, pop, _due_now(context, pop)[:most], claim, _TTL)
 
 
 def _due_now(context: Context, pop: str) -> list[Head]:

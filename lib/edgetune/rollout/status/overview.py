@@ -96,7 +96,9 @@ def awaiting(head: Head, present: Present) -> Iterator[Need]:
         verdict = head.verdict if head.state == State.HELD else None
         word = "HELD for" if head.state == State.HELD else "HANDING OVER for"
         text = f"{word} {present.lasts}"
-        text += f", {spoken(verdict.verdict)}: {_short(verdict.reason)}" if verdict else ""
+        # What holds it comes last in a long sentence, which is cut here.
+        why = verdict.reason.rpartition("; but ")[2] if verdict else ""
+        text += f", {spoken(verdict.verdict)}: {_short(why)}" if verdict else ""
         yield Need(Urgency.HELD, text, ways_out(head))
 
 

@@ -84,25 +84,27 @@ class Present:
             return ""
         lent = lent_by(measuring)
         weights = ", ".join(f"{host} weighs {it.given[-1]}, not {it.before}" for host, it in lent)
-        return "; ".join(filter(None, ["its capacity is measured", weights]))
+        left = self.head.left_measuring(self.now)
+        what = "nobody goes on measuring its capacity" if left else "its capacity is measured"
+        return "; ".join(filter(None, [what, weights]))
 
     @property
     def line(self) -> str:
         """In short: for how long, which batch with how many hosts out, or the next look.
 
-        What is known of the pauses of its PoP is not told again.
+        What is known of pauses of its PoP, and of a measurement that was left, is not told again.
         """
         head, state = self.head, f"{spoken(self.head.state)} for {self.lasts}"
+        lent = "" if head.left_measuring(self.now) else self.lent
         if head.state == State.BASELINE:
             return self.text
         if head.state == State.SOAKING and head.soak:
             verdict = head.verdict if head.looks > head.first_look else None
-            return f"{state}: {self._next_look}" + (
-                f"; {spoken(verdict.verdict)} so far" if verdict else ""
-            )
+            so_far = f"{spoken(verdict.verdict)} so far" if verdict else ""
+            return "; ".join(filter(None, [f"{state}: {self._next_look}", so_far, lent]))
         if head.state in CHANGES_HOSTS:
             return f"{state}: {self._at_work(in_full=False)}"
-        return state
+        return "; ".join(filter(None, [state, lent]))
 
     @property
     def lasts(self) -> str:

@@ -70,13 +70,14 @@ def begin_rollout(
     caller: str = "",
     approved: Approved | None = None,
     freezes: Sequence[Mapping[str, object]] = (),
+    shut: Sequence[Mapping[str, object]] = (),
     ring: str = "",
 ) -> Head:
     """The same, and the head of the rollout.
 
     ``approved`` is its approval as the caller of this knows; with None an approval of the plan is
-    asked for. During ``freezes`` (see ``edgetune.base.freezes.written``) no
-    batch of it begins. ``ring`` is as a ``Head`` has it.
+    asked for. During ``freezes`` (see ``edgetune.base.freezes.written``) neither it nor a batch of
+    it begins, and no batch does while it is ``shut``. ``ring`` is as a ``Head`` has it.
     """
     refuse_if_stopped(context)
     planned = load_plan(context, plan)
@@ -107,7 +108,7 @@ def begin_rollout(
         by=by,
         wait=wait,
         channel=thread_of(context, channel, owner) or context.config.chat_channel,
-        freezes=[dict(each) for each in freezes],
+        freezes=[dict(each) for each in (*freezes, *shut)],
         approved=approved or Approved(),
         ring=ring,
     )

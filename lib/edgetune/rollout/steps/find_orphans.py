@@ -62,11 +62,12 @@ def find_orphans(context: Context) -> OrphansResult:
     ended = _end_dead(context, {head.id: head for head in heads if head.id not in paused})
     told = [f"{len(ids)} rollouts without an owner", *damaged]
     told += [f"dead executions ended: {', '.join(ended)}"] if ended else []
-    archived = 0
+    archived, kept = 0, list[str]()
     # What is not moved now is by the next sweep; what has no owner does not wait for that.
     with suppress(EdgetuneError):
-        archived = 0 if stopped else sweep_ended(context, heads)
+        archived, kept = (0, []) if stopped else sweep_ended(context, heads)
     told += [f"{archived} ended rollouts archived"] if archived else []
+    told += kept
     return {
         "ids": ids,
         "unreadable": damaged,

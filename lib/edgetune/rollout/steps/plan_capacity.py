@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,9 @@ from edgetune.base.documents.capacity import CapacityPlan, PlannedPair
 from edgetune.base.documents.head import Head
 from edgetune.base.durations import read_duration
 from edgetune.base.errors import InputError, RefusedError
+from edgetune.base.fields import near_or_all
 from edgetune.base.names import several
+from edgetune.base.sanitize import command
 from edgetune.intent.metrics.catalogue import metrics_of
 from edgetune.judge.capacity import ladder, share_of
 from edgetune.net.traffic import Server
@@ -61,15 +64,18 @@ def plan_capacity(
     ``metric`` (that of the tuning's intent, unless given) may not get beyond ``limit``, in its own
     unit; that of the metric, unless given. Nothing is changed.
 
-    RefusedError where there is no such rollout, pair, or weight.
+    InputError names a parameter; RefusedError where there is no such rollout, pair, or weight.
     """
+    if not pop or not tuning:
+        raise InputError("parameter", "tuning" if pop else "pop", "is missing")
+    seconds = _checked(most, pairs, rungs, hold, limit)
     head = _measurable(context, pop, tuning)
     opened = Rollout(context, head)
-    seconds = _checked(most, pairs, rungs, hold)
     name = metric or opened.plan.intent.metric
     definition = metrics_of(opened.plan).get(name) or context.catalogue.get(name)
     if definition is None:
-        raise InputError("parameter", "metric", f"there is no metric {name!r}")
+        known = near_or_all(name, sorted(context.catalogue))
+        raise InputError("parameter", "metric", f"there is no metric {name!r}{known}")
     limit = definition.limit if limit is None else limit
     seed = seed or secrets.randbits(31)
     servers = opened.load_balancer.servers()
@@ -98,7 +104,7 @@ def plan_capacity(
     }
 
 
-def _checked(most: float, pairs: int, rungs: int, hold: str) -> float:
+def _checked(most: float, pairs: int, rungs: int, hold: str, limit: float | None) -> float:
     """The seconds of ``hold``; InputError for what makes no sense."""
     if not 0 < most < 0.5:
         raise InputError("parameter", "most", f"must be between 0 and 0.5, not {most}")
@@ -106,6 +112,8 @@ def _checked(most: float, pairs: int, rungs: int, hold: str) -> float:
         raise InputError("parameter", "pairs", f"must be 1 to {_MOST_PAIRS}, not {pairs}")
     if not 1 <= rungs <= _MOST_RUNGS:
         raise InputError("parameter", "rungs", f"must be 1 to {_MOST_RUNGS}, not {rungs}")
+    if limit is not None and not 0 < limit < math.inf:
+        raise InputError("parameter", "limit", f"must be above 0, not {limit}")
     try:
         seconds = read_duration(hold)
     except ValueError as error:
@@ -120,6 +128,7 @@ def _measurable(context: Context, pop: str, tuning: str) -> Head:
     heads = [head for head in living_heads(context, pop) if head.tuning == tuning]
     found = [head for head in heads if head.state in MEASURED_IN]
     if not found:
+        context.tuning(tuning)  # a name that is mistyped is told before all else
         stands = f"; {heads[-1].id} is {heads[-1].state}" if heads else ""
         raise RefusedError(
             f"{pop} has no rollout of {tuning} that soaks or is held: only then tuned and untuned "
@@ -132,7 +141,9 @@ def _measurable(context: Context, pop: str, tuning: str) -> Head:
 def refuse_measured(context: Context, head: Head) -> None:
     """RefusedError where the capacity of a rollout's hosts cannot be measured now."""
     if head.measuring and not head.left_measuring(clock.wall()):
-        raise RefusedError(f"the capacity of hosts of {head.pop} is measured already")
+        ends = command("recover_rollout", rollout=head.id)
+        already = f"the capacity of hosts of {head.pop} is measured already"
+        raise RefusedError(f"{already}; {ends} ends a measurement that nobody carries on")
     if head.state not in MEASURED_IN:
         raise RefusedError(f"rollout {head.id} is {head.state}: it neither soaks nor is held")
     if head.state == "held":

@@ -68,6 +68,7 @@ def plan_rollout(
             seed = chosen.seed or secrets.randbits(31)
             wanted = replace(chosen, seed=seed)
             made, notes = plan_and_notes(context, pop, tuning, wanted, wait=wait)
+            made = replace(made, expected=expected_of(context, made)).signed()
     save_plan(context, made)
     keep_entry(context, made.digest, made.pop)
     split = made.groups
@@ -87,7 +88,6 @@ def plan_rollout(
             _inventory(context),
             _drain(context, made.pop),
             [*notes, *_tried(context, made), *_freezes(context, made)],
-            expected_of(context, made),
         ),
     }
 
@@ -132,6 +132,8 @@ def _make_again(
             raise InputError("parameter", field, f"plan {digest} is for {planned}, not {given}")
     options = old.options.checked()
     new, notes = plan_and_notes(context, old.pop, old.tuning.name, options, old, wait)
+    # What is judged elsewhere meanwhile changes nothing of what is done here.
+    new = replace(new, expected=old.expected).signed()
     if new.digest != digest:
         names = [each.name for each in fields(Plan) if each.name != "digest"]
         changed = [name for name in names if getattr(new, name) != getattr(old, name)]

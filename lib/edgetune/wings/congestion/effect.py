@@ -9,7 +9,7 @@ prefix showed before it was chosen is taken off as far as it foretells what came
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,8 +50,10 @@ def compare_windows(
     return contrast(test, control, thresholds.alpha / thresholds.looks, seed)
 
 
-def harm(effects: Sequence[PrefixEffect], thresholds: Thresholds) -> str:
-    """What the treatment is proven to make worse, in words; "" if nothing.
+def harm(
+    effects: Sequence[PrefixEffect], thresholds: Thresholds, than: str = "that of held-out prefixes"
+) -> str:
+    """What the treatment is proven to make worse ``than`` what, in words; "" if nothing.
 
     BBR sends more bytes again by its design. So more retransmits are harm only where more than the
     threshold is proven.
@@ -60,9 +62,9 @@ def harm(effects: Sequence[PrefixEffect], thresholds: Thresholds) -> str:
     for own in effects:
         least = own.interval[0] if own.interval else None
         if own.metric != "retransmits" and own.is_worse:
-            found.append(f"{own.metric} is {own.ratio:.2f} times that of held-out prefixes")
+            found.append(f"{own.metric} is {own.ratio:.2f} times {than}")
         elif own.metric == "retransmits" and (least or 0.0) > thresholds.retransmits:
-            found.append(f"retransmits are {least:.2f} times those of held-out prefixes at least")
+            found.append(f"retransmits are {least:.2f} times {than} at least")
     return "; ".join(found)
 
 
@@ -77,13 +79,21 @@ def _contrast(
     index: int, test: Sequence[Chosen], control: Sequence[Chosen], alpha: float, seed: int
 ) -> PrefixEffect:
     groups = [[own for own in group if own.rounds[index]] for group in (test, control)]
-    sizes = len(groups[0]), len(groups[1])
-    metric = METRICS[index]
+    names = [[own.prefix for own in group] for group in groups]
+    changes = _changes([*groups[0], *groups[1]], index) if all(groups) else np.empty(0)
+    return effect_of(METRICS[index], {"prefixes": Groups(*names)}, changes, alpha, seed)
+
+
+def effect_of(
+    metric: str, strata: Mapping[str, Groups], changes: Array, alpha: float, seed: int
+) -> PrefixEffect:
+    """That of units whose logarithms changed so, in the order of ``strata``, test before control;
+    without a comparison where a group has fewer than FEWEST."""
+    groups = [(own.test, own.control) for own in strata.values()]
+    sizes = (sum(len(test) for test, _ in groups), sum(len(control) for _, control in groups))
     if min(sizes) < FEWEST:
         return PrefixEffect(metric, *sizes, alpha=alpha)
-    changes = _changes([*groups[0], *groups[1]], index)
-    names = [[own.prefix for own in group] for group in groups]
-    draws = make_draws({"prefixes": Groups(*names)}, seed)
+    draws = make_draws(strata, seed)
     statistics = draws.statistics(changes[:, None])[:, 0]
     shown = draws.statistics(draws.test[:, None].astype(float))[:, 0]
     better = _BETTER[metric]

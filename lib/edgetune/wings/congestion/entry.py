@@ -9,7 +9,7 @@ from dataclasses import field
 
 from edgetune.base.addresses import span_of_network
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.congestion import Terms, Thresholds
+from edgetune.base.documents.congestion import SHORTEST_BLOCK, Terms, Thresholds
 from edgetune.base.fields import Field, Fields
 from edgetune.base.options import read_options
 from edgetune.net.inventories._reading import read_own
@@ -40,6 +40,8 @@ def read_entry(below: Fields) -> Congestion:
             raise below.wrong(f"exclude[{index}]", f"{network!r}: {error}") from None
     if made.thresholds.leave_duty > made.thresholds.duty:
         raise limits.wrong("leave_duty", f"is above duty, {made.thresholds.duty}")
+    if 0 < made.thresholds.block < SHORTEST_BLOCK:
+        raise limits.wrong("block", f"is below {SHORTEST_BLOCK}, and not 0")
     return made
 
 

@@ -178,10 +178,10 @@ def advance(
             f"{before.pop}: what is stored ends {history.newest - rows.round} rounds after round "
             f"{rows.round}, so a clock was ahead; remove it to begin anew"
         )
-    counted = rows.only(_count(rows, thresholds, excluded))
-    if not history.add(counted, thresholds):
+    measured = rows.only(counted(rows, thresholds, excluded))
+    if not history.add(measured, thresholds):
         return before
-    followed = _followed(before.chosen, counted, thresholds, skipped)
+    followed = _followed(before.chosen, measured, thresholds, skipped)
     places = history.find(_numbers([own.prefix for own in followed]))
     stays = _stay(followed, places, history, thresholds)
     # The inventory may have changed: what it excludes leaves at once, and what is too many.
@@ -190,7 +190,7 @@ def advance(
     kept = [own for own, stay in zip(followed, stays) if stay]
     room = max(0, min(thresholds.new, thresholds.prefixes - len(kept)))
     new = [
-        _choose(before.salt, candidate, history, counted, thresholds, windows)
+        _choose(before.salt, candidate, history, measured, thresholds, windows)
         for candidate in _worst(history, places, thresholds, room)
     ]
     return replace(
@@ -202,7 +202,7 @@ def advance(
     )
 
 
-def _count(rows: PrefixRows, thresholds: Thresholds, excluded: Excluded) -> Array:
+def counted(rows: PrefixRows, thresholds: Thresholds, excluded: Excluded) -> Array:
     """Which rows count: they have enough sockets, are not excluded, and their paths are long
     enough to be the cause."""
     least, usual = rows.measures["min_rtt_ms"], rows.measures["rtt_ms"]
@@ -269,7 +269,7 @@ def _choose(
     return Chosen(
         prefix=prefix,
         since=history.newest,
-        held_out=is_held_out(prefix, salt, thresholds.held_out),
+        held_out=not thresholds.block and is_held_out(prefix, salt, thresholds.held_out),
         duty=duty,
         flaps=flaps,
         initcwnd=window,

@@ -37,7 +37,7 @@ from tests.support import ROOT
 from tests.support.agent_any import AnyHost, any_host
 from tests.support.agent_nic import CARDS
 from tests.support.agent_root import near_root, setting
-from tests.support.builders import write_yaml
+from tests.support.builders import write_tuning
 from tests.support.cases import rows
 from tests.support.examples import examples
 from tests.support.trials import MACHINES, Build, path_of, trials
@@ -50,17 +50,9 @@ DECLARED = [path.stem for path in (ROOT / "lib/edgetune/agent/vocabulary/kinds")
 
 def catalogue_says(tmp_path: Path, name: str, value: Any, **more: Any) -> str:
     """What is wrong with a setting in a file of the catalogue."""
-    own = {"kind": name, **target_of(name), "value": value, "why": "w", "source": "s", **more}
-    document = {
-        "name": "app",
-        "version": "1.0.0",
-        "summary": "s",
-        "intent": {"improve": "cpu"},
-        "guards": [],
-        "settings": [own],
-    }
+    own = {"kind": name, **target_of(name), "value": value, **more}
     try:
-        load_tuning(write_yaml(tmp_path / "app.yaml", document))
+        load_tuning(write_tuning(tmp_path / "app.yaml", own))
     except InputError as error:
         assert "app.yaml: settings[0]." in str(error)
         return str(error).partition("settings[0].")[2]

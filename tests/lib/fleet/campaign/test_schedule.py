@@ -25,6 +25,7 @@ START = 1_796_083_200.0 - DAY
 EVERY = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EVENING = Freeze("evening", EVERY, 18 * 60, 23 * 60, timezone.utc)
 WEEKEND = Freeze("weekend", ("sat", "sun"), 0, 24 * 60, timezone.utc)
+NIGHT = frozenset(hour for hour in range(168) if hour % 24 in (21, 22, 1, 2))
 ALWAYS = Freeze("always", EVERY, 0, 24 * 60, timezone.utc)
 
 
@@ -89,6 +90,31 @@ def test_freezes_that_never_end_have_no_end() -> None:
     assert turn_text(found.turns[0]) == "never: freezes follow without end"
 
 
+def test_a_pop_has_its_batches_in_its_hours() -> None:
+    # Its first two batches have their hours at 1:00, and the third one waits until 21:00.
+    pop = work("a", baseline=(HOUR, HOUR), changes=3, soak=2 * HOUR, hours=NIGHT, load="at night")
+    found = scheduled(ring(pop))
+    (turn,) = found.turns
+    assert hours([turn.begins[0], turn.soaked[0], turn.ends[0]]) == [0, 24, 26]
+    assert (turn.load, hours([found.bound])) == ("at night", [26])
+    assert turn_text(turn).endswith("; at night")
+    (cost,) = found.costs
+    # Without them it would be done after an hour, three batches, the soak, and a last one.
+    assert cost.constraint == "max_load" and cost.seconds >= 16 * HOUR
+    none = scheduled(ring(replace(pop, hours=frozenset())))
+    assert none.is_endless
+
+
+def test_who_has_few_hours_begins_when_they_come() -> None:
+    one = {"baseline": (0.0, 0.0), "soak": 3 * HOUR, "changes": 1, "promotes": 1}
+    free = [work(f"free{n}", **one) for n in range(8)]
+    scarce = work("scarce", **one, hours=frozenset(hour for hour in range(168) if hour % 24 < 5))
+    own = ring(*free, scarce, pooled=False)
+    # It is Monday, 00:00: the night has come for one, and at any other time it had to wait.
+    assert order_of(own, START)[0] == "scarce"
+    assert order_of(own, START + 8 * HOUR)[0] != "scarce"
+
+
 def test_batches_of_twins_take_turns() -> None:
     pops = [work(a, twins=(b,), changes=3, promotes=2) for a, b in ("ab", "ba")]
     found = scheduled(ring(*pops, at_once=0))
@@ -144,9 +170,14 @@ def drawn(dice: random.Random) -> list[RingWork]:
         for index, name in enumerate(names):
             twin = names[index ^ 1 : (index ^ 1) + 1] if dice.random() < 0.3 else []
             batch = dice.choice((300.0, 1800.0, HOUR))
+            begin, long = dice.choice(((0, 24), (3, 9), (20, 4)))
+            own = frozenset(hour for hour in range(168) if (hour - begin) % 24 < long)
             changes, promotes = dice.randint(1, 20), dice.randint(1, 20)
             pops.append(
-                PopWork(name, (DAY, DAY), changes, DAY, promotes, (batch, batch), tuple(twin))
+                replace(
+                    PopWork(name, (DAY, DAY), changes, DAY, promotes, (batch, batch), tuple(twin)),
+                    hours=own,
+                )
             )
         pooled = dice.random() < 0.5
         rings.append(RingWork(f"r{number}", tuple(pops), dice.randint(0, 4), pooled, closed))

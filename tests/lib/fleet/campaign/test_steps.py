@@ -15,6 +15,7 @@ from unittest import mock
 
 import pytest
 
+from edgetune.base.documents.ahead import SampledAhead
 from edgetune.base.documents.capacity import Capacity, CapacityPlan, CapacityRatio
 from edgetune.base.documents.head import Head, Quarantine, head_key
 from edgetune.base.documents.look import Look, Spent
@@ -58,6 +59,7 @@ from tests.lib.rollout.steps.moves import Holds
 from tests.support import ROOT
 from tests.support.builders import concluded, samples, table_of
 from tests.support.campaign_world import CampaignMoves, CampaignWorld, campaign_document
+from tests.support.exported import put_one, put_steps
 from tests.support.scenarios import scenarios
 from tests.support.virtual_clock import VirtualClock
 from tests.support.world import dies
@@ -726,8 +728,9 @@ def test_pops_are_sampled_before_they_begin(tmp_path: Path, clock: VirtualClock)
     hold_campaign(world.context, world.id, requested_by="ben")
     clock.wait(3601)
     assert pops_under_way(world.context) == ["ams1"]
-    world.context.store.put(key, "no JSON")
-    assert pops_under_way(world.context) == ["ams1"]
+    for damaged in ("no JSON", SampledAhead(["fra1"], clock.wall() + 7201).document()):
+        world.context.store.put(key, damaged)
+        assert pops_under_way(world.context) == ["ams1"]
 
 
 def test_a_step_is_taken_where_nothing_can_be_sampled_ahead(
@@ -791,6 +794,23 @@ def test_a_schedule_knows_how_long_batches_took(tmp_path: Path, clock: VirtualCl
     lax1 = next(own for own in after["pops"] if own["pop"] == "lax1")
     # Until then it has been sampled for longer than a baseline: two more samples do.
     assert abs(lax1["soaked"][0] - lax1["begins"][0] - (20 + 4 * 100 + 7200)) <= 1
+
+
+def test_what_was_archived_a_year_ago_still_tells_how_long_batches_take(
+    tmp_path: Path, clock: VirtualClock
+) -> None:
+    world = begun(tmp_path / "x")
+    reckoned = run_campaign(world.context, "queue")["schedule"]["ends"]
+    year = 366 * 1440
+    rollout = put_one(world, "sin1", "complete", year, tuning="accept_queue")
+    put_steps(world, rollout, undrain_hosts=StepTaken(4, 40.0), check_health=StepTaken(2, 0.0))
+    others = put_one(world, "lax1", "complete", year, tuning="nic_ring")
+    put_steps(world, others, check_health=StepTaken(1, 9000.0))
+    learnt = run_campaign(world.context, "queue")["schedule"]["ends"]
+    assert learnt[1] < reckoned[1]
+    assert world.run("find_orphans")["archived"] == 2
+    assert world.context.store.list(steps_key("")) == {}
+    assert run_campaign(world.context, "queue")["schedule"]["ends"] == learnt
 
 
 def test_the_schedule_counts_what_is_under_way_alone(tmp_path: Path, clock: VirtualClock) -> None:

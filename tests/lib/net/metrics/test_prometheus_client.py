@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import ssl
 import threading
 import time
@@ -37,6 +36,7 @@ from edgetune.net.metrics.sources.prometheus import Prometheus
 from edgetune.site.inventory import Host, LoadBalancer, Metrics, Pop
 from lab.bmc.certificates import make_certificates
 from tests.support import ROOT
+from tests.support.programs import free_port
 from tests.support.prometheus_api import Api, Database, Reply, api, matrix
 from tests.support.virtual_clock import RunningClock
 
@@ -140,6 +140,8 @@ def test_a_template_makes_one_matcher_for_all_hosts() -> None:
         ("[10.0.0.1]:9100",): "e001",
     }
     assert selector("a=~1", "", 'b="2"') == '{a=~1,b="2"}'
+    dotted = read_host_matcher('"host.name"="{name}"')
+    assert dotted.matchers(hosts(1)) == ['"host.name"=~"e000"']
 
 
 BY_PORT = 'instance="{address}:9100"'
@@ -150,6 +152,7 @@ BY_PORT = 'instance="{address}:9100"'
     [
         (BY_PORT, "192.0.2.7", 'instance="192.0.2.7:9100"'),
         ('nodename="{name}"', "192.0.2.7", 'nodename="e01"'),
+        ('"host.name"="{name}"', "192.0.2.7", '"host.name"="e01"'),
         ('instance="{name}.example.org:9100"', "192.0.2.7", 'instance="e01.example.org:9100"'),
         (BY_PORT, "e01.example.org", 'instance="e01.example.org:9100"'),
         (BY_PORT, "2001:db8::7", 'instance="[2001:db8::7]:9100"'),
@@ -524,9 +527,7 @@ def assert_told(asked: Pop, says: str) -> None:
 
 
 def test_what_is_down_or_has_a_certificate_that_is_not_there_is_named(server: Api) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    url = f"http://127.0.0.1:{free_port()}"
     assert_told(pop(url), "does not answer: .*refused")
     # Its other PoPs are not asked then: see test_clickhouse.py.
     with pytest.raises(SilentError):

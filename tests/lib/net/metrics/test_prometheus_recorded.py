@@ -21,7 +21,7 @@ from edgetune.base.errors import SourceError
 from edgetune.intent.metrics.catalogue import METRICS, Catalogue
 from edgetune.judge.quantiles import quantile
 from edgetune.judge.series import read_window
-from tests.support.native_recording import catalogue
+from tests.support.native_recording import SERIES, catalogue
 from tests.support.prometheus_api import Reply, api
 from tests.support.prometheus_recorded import (
     CPUS,
@@ -35,9 +35,12 @@ from tests.support.prometheus_recorded import (
     source,
 )
 
-CASES, NATIVE = (
-    json.loads((FOLDER / f"{name}.json").read_text())["cases"] for name in ("thanos", "native")
+CASES, *NATIVES = (
+    json.loads((FOLDER / f"{name}.json").read_text())["cases"]
+    for name in ("thanos", "native_2", "native_3")
 )
+NATIVE = dict(zip(SERIES, NATIVES))
+"""By version of Prometheus."""
 BOTH = CASES["two replicas"]
 
 
@@ -152,15 +155,16 @@ def buckets_of(row: Sample, histogram: str) -> float:
     return sum(value for value in own if not math.isnan(value))
 
 
-@pytest.mark.parametrize("case", NATIVE)
+@pytest.mark.parametrize("version", NATIVE)
+@pytest.mark.parametrize("case", NATIVE[3])
 def test_each_scrape_of_native_histograms_has_all_its_requests_in_buckets(
-    case: str, tmp_path: Path
+    case: str, version: int, tmp_path: Path
 ) -> None:
-    rows = [*read_again(NATIVE[case], catalogue(tmp_path)).rows()]
+    rows = [*read_again(NATIVE[version][case], catalogue(tmp_path, version)).rows()]
     for name in NAMES:
         own = [row for row in rows if row.host == name]
-        assert len(own) == (2 if "picture" in case else pytest.approx(9, abs=1))
-        for histogram in ("answer_ms", "few_ms"):
+        assert len(own) in ((2, 3) if "picture" in case else (8, 9, 10))
+        for histogram in (f"{name}_ms" for name in SERIES[version]):
             counted = [row.counters[histogram] for row in own]
             assert counted == sorted({*counted})
             assert counted == [buckets_of(row, histogram) for row in own]
@@ -168,22 +172,26 @@ def test_each_scrape_of_native_histograms_has_all_its_requests_in_buckets(
         assert all(row.counters["answer_ms:0"] == row.counters["answer_ms"] / 11 for row in own)
 
 
-def test_quantiles_of_real_native_histograms_are_those_of_what_was_observed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "name"), [(2, "answer"), (3, "answer"), (3, "classic")])
+def test_quantiles_of_real_native_histograms_are_those_of_what_was_observed(
+    version: int, name: str, tmp_path: Path
+) -> None:
     """Ten of eleven answers take 20 ms times a lognormal factor, and one takes nothing."""
-    known, own = catalogue(tmp_path), NATIVE["native histograms"]
-    metrics = {name: known[name] for name in ("answer_p99", "few_p99")}
+    known, own = catalogue(tmp_path, version), NATIVE[version]["native histograms"]
+    metrics = {name: known[f"{name}_p99"]}
     start, end = own["start"], own["end"]
     window = read_window(read_again(own, known), NAMES, start, end, 3.0, metrics)
-    counts = window.histograms["answer_ms"].counts.sum(axis=1)
+    counts = window.histograms[f"{name}_ms"].counts.sum(axis=1)
     assert (counts.sum(axis=1) > 10_000).all()
     for share, deviate in ((50, -0.1257), (95, 1.5982), (99, 2.2913)):
-        found = quantile(counts, replace(metrics["answer_p99"].histogram, quantile=share))  # type: ignore[type-var]
+        found = quantile(counts, replace(metrics[name].histogram, quantile=share))  # type: ignore[type-var]
         assert found == pytest.approx(np.full(2, 20 * math.exp(0.6 * deviate)), rel=0.1)
 
 
-def test_a_step_in_which_buckets_got_wider_is_not_known(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", NATIVE)
+def test_a_step_in_which_buckets_got_wider_is_not_known(version: int, tmp_path: Path) -> None:
     """What was in narrow ones is in wider ones then, which is no growth of either."""
-    known, own = catalogue(tmp_path), NATIVE["native histograms"]
+    known, own = catalogue(tmp_path, version), NATIVE[version]["native histograms"]
     table, metrics = read_again(own, known), {"few_p99": known["few_p99"]}
     window = read_window(table, NAMES, own["start"], own["end"], 3.0, metrics)
     for name, counts in zip(NAMES, window.histograms["few_ms"].counts):
@@ -194,14 +202,14 @@ def test_a_step_in_which_buckets_got_wider_is_not_known(tmp_path: Path) -> None:
 
 
 def test_a_scrape_without_the_histogram_does_not_tell_it(tmp_path: Path) -> None:
-    own = copy.deepcopy(NATIVE["native histograms"])
+    own = copy.deepcopy(NATIVE[3]["native histograms"])
     kept = next(each for each in own["told"] if "edge_few_seconds" in each["asked"]["query"])
     body = json.loads(kept["body"])
     for series in body["data"]["result"]:
         if series["metric"]["__name__"] == "edge_few_seconds":
             del series["histograms"][-1]
     kept["body"] = json.dumps(body)
-    rows = [*read_again(own, catalogue(tmp_path)).rows()]
+    rows = [*read_again(own, catalogue(tmp_path, 3)).rows()]
     for name in NAMES:
         *before, last = [row.counters for row in rows if row.host == name]
         assert all("few_ms" in row for row in before)

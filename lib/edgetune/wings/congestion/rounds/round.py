@@ -8,13 +8,16 @@ and never changed.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from edgetune.agent.vocabulary.prefixes import number_of_address, text_of
 from edgetune.base import clock
-from edgetune.base.documents.congestion import ROUND, Configuration, Thresholds
+from edgetune.base.documents.congestion import ROUND, Configuration, PrefixEffect, Thresholds
 from edgetune.base.documents.rounds import (
     BY_COMPARISON,
+    CHOSEN,
+    NEIGHBOURS,
     ROLLED_BACK,
     LookTaken,
     RoundRow,
@@ -24,6 +27,12 @@ from edgetune.base.durations import DAY, duration
 from edgetune.base.errors import FencedError, InputError, RefusedError, SourceError
 from edgetune.base.sanitize import shortened
 from edgetune.site.inventory import Pop
+from edgetune.wings.congestion.blocks import (
+    changes_of,
+    compare_blocks,
+    counts,
+    is_on,
+)
 from edgetune.wings.congestion.configuration import (
     Limits,
     make_configuration,
@@ -35,7 +44,7 @@ from edgetune.wings.congestion.effect import compare, compare_windows, harm
 from edgetune.wings.congestion.entry import APPLIERS
 from edgetune.wings.congestion.rounds.work import Permission, Work, entry_of
 from edgetune.wings.congestion.rows import PrefixRows, levels_of
-from edgetune.wings.congestion.selection import Excluded, Selection, advance, put_off
+from edgetune.wings.congestion.selection import Excluded, Selection, advance, counted, put_off
 from edgetune.wings.congestion.sources import open_source
 
 _WEEK = 7 * DAY / ROUND
@@ -78,7 +87,8 @@ class Round:
         # A clock was ahead where the history ends in the future: then no round would count.
         ahead = selection.history.newest > clock.wall() // ROUND
         rounds.selection = "" if ahead else replace(selection, chosen=()).text()
-        rounds.configuration, rounds.wanted, rounds.good = None, None, 0.0
+        rounds.hold(None, clock.wall())
+        rounds.wanted, rounds.good = None, 0.0
         what = f"configuration {own.number} was not renewed in time: hosts took it back themselves"
         self.work.decisions.note(what)
         self.told.append(what)
@@ -98,6 +108,7 @@ class Round:
                     "wrong, or was"
                 )
             rows = source.read(self.pop, number, entry.thresholds.sockets)
+            in_block = self._in_block(before, rows)
             after = self._advanced(before, rows)
         except FencedError:
             raise
@@ -113,8 +124,19 @@ class Round:
         followed = [own for own in after.chosen if own.prefix not in rounds.skipped]
         levels = levels_of(followed, rows, entry.thresholds)
         row = (number, measured, len(after.chosen), len(after.new), len(after.gone))
-        rounds.add(RoundRow(*row, levels))
+        rounds.add(RoundRow(*row, levels, *in_block))
         return after
+
+    def _in_block(
+        self, before: Selection, rows: PrefixRows
+    ) -> tuple[bool | None, dict[str, list[float | None]]]:
+        """Whether the round was treated, and its changes; nothing without blocks."""
+        thresholds, rounds = self.entry.thresholds, self.work.rounds
+        if not thresholds.block:
+            return None, {}
+        shown = [own for own in before.chosen if own.prefix not in rounds.skipped]
+        rows = rows.only(counted(rows, thresholds, Excluded(self._exclude)))
+        return rounds.treated_in(rows.round), changes_of(shown, before.history, rows)
 
     def _advanced(self, before: Selection, rows: PrefixRows) -> Selection:
         """Nothing is chosen while nothing may be changed, or hosts lack some of what was chosen.
@@ -123,12 +145,15 @@ class Round:
         hosts lack is not treated, and does not count.
         """
         most, rounds = self.entry.thresholds, self.work.rounds
-        missing = untold(before, rounds.configuration)
+        missing = untold(before, rounds.treatment)
         if self.waits or missing:
             most = replace(most, new=0)
         before = put_off(before, missing, rows.round)
         windows = APPLIERS[self.entry.applier].has_windows
-        return advance(before, rows, most, Excluded(self._exclude), windows, rounds.skipped)
+        skipped = {*rounds.skipped}
+        if most.block and not (rounds.treated_in(rows.round) and counts(rows.round, most)):
+            skipped = {own.prefix for own in before.chosen}
+        return advance(before, rows, most, Excluded(self._exclude), windows, skipped)
 
     def _could_not(self, problem: str) -> None:
         self.work.rounds.problem = shortened(problem, _MOST_PROBLEM)
@@ -145,8 +170,12 @@ class Round:
         seed = int.from_bytes(digest[:4], "big")
         effects = compare(selection.chosen, thresholds, seed)
         windows = compare_windows(selection.chosen, thresholds, seed)
-        decisions.looked(LookTaken(newest, clock.wall(), effects, windows))
-        worse, count = harm(effects, thresholds), len(self.told)
+        blocks = {}
+        if thresholds.block:
+            rows = self.work.rounds.rows
+            blocks = compare_blocks(rows, decisions.salt, thresholds, seed)
+        decisions.looked(LookTaken(newest, clock.wall(), effects, windows, blocks))
+        worse, count = _harm(effects, blocks, thresholds), len(self.told)
         if worse:
             decisions.become(ROLLED_BACK, worse, BY_COMPARISON)
             decisions.pending = [host.name for host in self.pop.hosts]
@@ -174,12 +203,28 @@ class Round:
         rounds.good = clock.wall()
         if self.waits:
             return before
+        if self._rests:
+            return self._empty(before)
         if not made.prefixes and not rounds.is_treating:
             return None
         return made
 
-    def _made(self, selection: Selection, before: Configuration | None) -> Configuration | None:
-        """A configuration that hosts may be told; the one before if nothing is new."""
+    @property
+    def _rests(self) -> bool:
+        """Whether this is a block of time without treatment."""
+        block, number = self.entry.thresholds.block, int(clock.wall() // ROUND)
+        return block > 0 and not is_on(self.work.decisions.salt, number, block)
+
+    def _empty(self, before: Configuration | None) -> Configuration | None:
+        """What hosts have, without its prefixes."""
+        if before is None or not before.prefixes:
+            return before
+        number = max(self.work.decisions.number, before.number) + 1
+        return replace(before, prefixes=[], number=number).sealed()
+
+    def _made(self, selection: Selection, has: Configuration | None) -> Configuration | None:
+        """A configuration that hosts may be told; the one that they have if nothing is new."""
+        before = self.work.rounds.treatment
         decisions, terms, thresholds = (
             self.work.decisions,
             self.entry.terms,
@@ -190,7 +235,7 @@ class Round:
             selection = replace(selection, chosen=without)
         selection = told_next(selection, before, thresholds.new)
         made = make_configuration(selection, before, terms.algorithm, terms.ttl, self.entry.applier)
-        if made != before:
+        if made != has:
             # A number that a host may have heard is never given to another content.
             number = max(decisions.number, before.number if before else 0) + 1
             made = replace(made, number=number).sealed()
@@ -204,7 +249,7 @@ class Round:
 
     def _renewed_blind(self, before: Configuration | None) -> Configuration | None:
         rounds, terms = self.work.rounds, self.entry.terms
-        if before is None or not before.prefixes:
+        if before is None or not (before.prefixes or rounds.resting):
             return None
         if clock.wall() - rounds.good <= terms.renew_blind:
             return before
@@ -213,6 +258,20 @@ class Round:
             f"configuration {before.number} back within {duration(before.ttl)}"
         )
         return None
+
+
+def _harm(
+    effects: Sequence[PrefixEffect],
+    blocks: Mapping[str, Sequence[PrefixEffect]],
+    thresholds: Thresholds,
+) -> str:
+    """What is proven; blocks of time, where there are any, tell more than held-out prefixes."""
+    if not blocks:
+        return harm(effects, thresholds)
+    than = "that of {} in blocks without treatment"
+    groups = {CHOSEN: "chosen prefixes", NEIGHBOURS: "their neighbours"}
+    found = [harm(blocks[own], thresholds, than.format(name)) for own, name in groups.items()]
+    return "; ".join(filter(None, found))
 
 
 def _own_networks(pop: Pop) -> list[str]:

@@ -33,7 +33,8 @@ def change(work: Work, pop: Pop, wanted: Configuration, but: Collection[str]) ->
     hosts = [host for host in in_order(pop) if host.name not in but]
     pushed = push(work, hosts, wanted)
     if pushed.done:
-        work.rounds.configuration, work.rounds.since = wanted, clock.wall()
+        work.rounds.since = clock.wall()
+        work.rounds.hold(wanted, clock.wall())
         work.rounds.skipped = {**pushed.skipped}
     _note(work, wanted, pushed)
     before = work.rounds.configuration
@@ -73,7 +74,8 @@ def take_back(work: Work, pop: Pop, hosts: Sequence[Host]) -> Pushed:
     decisions.pending = [
         name for name in decisions.pending if name in known and name not in pushed.done
     ]
-    rounds.configuration, rounds.wanted, rounds.skipped = None, None, {}
+    rounds.hold(None, clock.wall())
+    rounds.wanted, rounds.skipped = None, {}
     work.save()
     return pushed
 

@@ -13,6 +13,8 @@ from edgetune.base.documents.congestion import ROUND, sets_congestion
 from edgetune.base.errors import FencedError, RefusedError
 from edgetune.rollout.steps.pause_pop import pause_pop
 from edgetune.rollout.steps.plan_rollout import plan_rollout
+from edgetune.wings.congestion.blocks import is_on
+from edgetune.wings.congestion.rounds.steps.congestion_report import congestion_report
 from edgetune.wings.congestion.rounds.steps.push_configuration import push_configuration
 from edgetune.wings.congestion.rounds.steps.resume_congestion import resume_congestion
 from edgetune.wings.congestion.rounds.steps.roll_back_congestion import roll_back_congestion
@@ -179,6 +181,106 @@ def test_looks_are_as_far_apart_as_alpha_is_shared(world: RoundsWorld) -> None:
     rounds = [look.round for look in world.decided.looks]
     assert len(rounds) == 2
     assert all(later - earlier >= 12 for earlier, later in zip(rounds, rounds[1:]))
+
+
+class TestBlocks:
+    """In blocks of time all chosen prefixes are treated, or none, by lot."""
+
+    @pytest.fixture
+    def blocks(self, tmp_path: Path) -> RoundsWorld:
+        # More than one round may add come back at once.
+        world = RoundsWorld(tmp_path, thresholds={**QUICK, "block": 3, "new": 8})
+        world.rounds(4)
+        while len(world.hosts.treated().get("e000", ())) < len(world.slow):
+            world.round()
+        return world
+
+    @staticmethod
+    def is_on(world: RoundsWorld) -> bool:
+        return is_on(world.salt, int(world.now // ROUND), 3)
+
+    def rest(self, world: RoundsWorld) -> None:
+        while self.is_on(world):
+            world.round()
+
+    def test_all_are_treated_or_none_as_drawn(self, blocks: RoundsWorld) -> None:
+        assert held_out(blocks) == set() and set(blocks.chosen) == set(blocks.slow)
+        seen = set()
+        for _ in range(18):
+            number = blocks.round()["number"]
+            treated = blocks.hosts.treated()
+            assert number == blocks.decided.number
+            if self.is_on(blocks):
+                assert_as_selected(blocks)
+            else:
+                assert treated == {} and "without treatment" in report(blocks)
+            seen.add((bool(treated), number))
+        assert len({on for on, _ in seen}) == 2 and len({own for _, own in seen}) == len(seen) > 3
+        assert blocks.kept.problem == ""
+        rows = {row.round: row for row in blocks.kept.rows}
+        clean = [own for own in rows if own % 3 and rows[own].changes]
+        assert clean and all(rows[own].on is is_on(blocks.salt, own, 3) for own in clean)
+
+    def test_what_is_seen_in_other_blocks_does_not_count_for_a_prefix(
+        self, blocks: RoundsWorld
+    ) -> None:
+        self.rest(blocks)
+        before = TestEvidence.counted(blocks)
+        blocks.round()
+        assert not self.is_on(blocks) and TestEvidence.counted(blocks) == before
+
+    def test_a_pause_keeps_what_hosts_have_and_the_block_does_not_count(
+        self, blocks: RoundsWorld
+    ) -> None:
+        pause_pop(blocks.context, "lab1", "asked", requested_by="ana")
+        self.rest(blocks)
+        blocks.round()
+        assert_as_selected(blocks)
+        row = blocks.kept.rows[-1]
+        assert row.on and not is_on(blocks.salt, row.round, 3)
+
+    def test_what_is_taken_back_in_a_rest_does_not_come_back(self, blocks: RoundsWorld) -> None:
+        self.rest(blocks)
+        assert blocks.kept.resting and not blocks.hosts.treated()
+        blocks.do(roll_back_congestion, requested_by="ana")
+        blocks.rounds(6)
+        assert blocks.kept.resting is None and not blocks.hosts.treated()
+
+    def test_a_rest_that_nobody_renewed_begins_anew(self, blocks: RoundsWorld) -> None:
+        self.rest(blocks)
+        blocks.round(2 * HOUR)
+        assert blocks.kept.resting is None and any(
+            "not renewed in time" in own.what for own in blocks.decided.history
+        )
+
+    def test_a_rest_is_renewed_while_nothing_can_be_read(self, blocks: RoundsWorld) -> None:
+        self.rest(blocks)
+        blocks.sockets.away = "is away"
+        blocks.rounds(14)
+        assert blocks.kept.resting and blocks.hosts.treated() == {}
+        blocks.sockets.away = ""
+        blocks.round()
+        while not self.is_on(blocks):
+            blocks.round()
+        assert_as_selected(blocks)
+
+    @pytest.mark.slow
+    def test_what_takes_from_its_neighbours_is_taken_back(self, blocks: RoundsWorld) -> None:
+        near = [f"203.0.{i}.0/24" for i in range(50, 60)]
+        for number in range(120):
+            on, noise = bool(blocks.hosts.treated()), 1 + number % 7 / 100
+            blocks.sockets.rates.update(dict.fromkeys(near, noise * (1e6 if on else 2e6)))
+            blocks.round()
+            if blocks.decided.state == "rolled_back":
+                break
+        assert "times that of their neighbours in blocks without" in blocks.decided.reason
+        assert "Other prefixes of their /16" in report(blocks)
+        assert blocks.hosts.treated() == {} and "blocks of time: shows" in report(blocks)
+
+
+def report(world: RoundsWorld) -> str:
+    text = world.do(congestion_report)["text"]
+    return " ".join(text.split())
 
 
 class TestWaits:

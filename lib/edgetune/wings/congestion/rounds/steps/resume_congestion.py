@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypedDict
 
+from edgetune.base import clock
 from edgetune.base.documents.rounds import ROLLED_BACK, TUNING
 from edgetune.base.errors import InputError
 from edgetune.rollout.context import Context
@@ -40,7 +41,8 @@ def resume_congestion(
         decisions.become(TUNING, reason, requested_by)
         decisions.pending, decisions.windows_off = [], ""
         # Who took it back may have died before that stood here, and it would be renewed.
-        work.rounds.configuration, work.rounds.wanted = None, None
+        work.rounds.hold(None, clock.wall())
+        work.rounds.wanted = None
         if work.rounds.selection:
             selection = work.selection(entry.thresholds)
             work.rounds.selection = replace(selection, chosen=()).text()

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Since when each tuning stands on a PoP, or until when it stood, by what the records say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+
+from edgetune.base import clock
+from edgetune.base.dataclass import dataclass
+from edgetune.base.documents.effect import effect_key, read_effect
+from edgetune.base.documents.head import Head, runs
+from edgetune.base.documents.past import Tried, past_key, read_past
+from edgetune.base.durations import DAY
+from edgetune.base.errors import RefusedError
+from edgetune.rollout.context import Context
+from edgetune.rollout.record.heads import living_heads
+from edgetune.rollout.store.records import value_of
+
+_PROMOTED = ("promoting", "complete")
+_LEAST = DAY
+RECENT = 31.0 * DAY
+"""Seconds for which a tuning that was taken back is told."""
+
+
+@dataclass(frozen=True)
+class Stood:
+    """A tuning on all hosts of a PoP ``since`` it was promoted, ``until`` it was taken back (inf:
+    it stands), in epoch seconds."""
+
+    tuning: str
+    pop: str
+    since: float
+    until: float
+
+
+def changes_of(context: Context) -> list[Stood]:
+    """The newest of each tuning on each PoP, in the order in which they were promoted.
+
+    What cannot be read is left out. So is a rollout that was taken back within a day, as it was
+    held rather than promoted, or longer than RECENT ago.
+    """
+    living = {head.id: _of_head(head) for head in living_heads(context)}
+    # Of a rollout that was taken up again, the living tells more.
+    every = {**dict(_archived(context)), **living}
+    newest: dict[tuple[str, str], Stood] = {}
+    for own in sorted(filter(None, every.values()), key=lambda own: own.since):
+        if own.until - own.since >= _LEAST:
+            newest[own.tuning, own.pop] = own
+    return sorted(newest.values(), key=lambda own: own.since)
+
+
+def _archived(context: Context) -> Iterator[tuple[str, Stood]]:
+    """Each with its rollout."""
+    start, since = past_key(""), clock.wall() - RECENT
+    for key, text in context.store.list(start).items():
+        pop = key[len(start) :]
+        with suppress(RefusedError):
+            past = read_past(pop, text)
+            for rollout, own in past.standing.items():
+                yield rollout, Stood(own.tuning, pop, own.at, math.inf)
+            for tuning, back in past.tried.items():
+                if back.at >= since:
+                    yield from _taken_back(context, pop, tuning, back)
+
+
+def _taken_back(
+    context: Context, pop: str, tuning: str, back: Tried
+) -> Iterator[tuple[str, Stood]]:
+    key = effect_key(tuning, back.rollout)
+    text = value_of(context.store, key)
+    if text is not None:
+        with suppress(RefusedError):
+            # The look that promoted it is the last that it left.
+            yield back.rollout, Stood(tuning, pop, read_effect(key, text).at, back.at)
+
+
+def _of_head(head: Head) -> Stood | None:
+    entered = {stay[0].state: stay[0].at for stay in runs(head.history)}
+    since = min((entered[state] for state in _PROMOTED if state in entered), default=None)
+    until = entered.get("rolling_back", math.inf)
+    return None if since is None else Stood(head.tuning, head.pop, since, until)
