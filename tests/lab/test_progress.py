@@ -232,6 +232,8 @@ class TestEnding:
         done = execution("measure_capacity", {}, "canceled")
         back = f"edgetune run recover_rollout rollout={world.rollout}"
         assert next_steps(PACK, done, {}, story) == {"return weights": back}
+        # One that had begun nothing leaves nothing to do.
+        assert next_steps(PACK, execution("rollout_pop", {}, "canceled"), {}, None) == {}
 
     def test_the_status_says_whose_fault_it_is(self) -> None:
         found = {}

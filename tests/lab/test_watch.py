@@ -121,7 +121,7 @@ class TestCommand:
             (["--watch", "--json"], 2, "--watch is for people, --json for programs"),
             (["--watch", "bogus=1"], 2, 'has no parameter "bogus"'),
             (["--watch", "lab1", "rollout=lab1"], 2, 'parameter "rollout" is given twice'),
-            (["--watch", "lab9"], 2, "there is no rollout 'lab9', and no PoP of that name"),
+            (["--watch", "lab9"], 2, "there is no rollout 'lab9', and no PoP of that name (did"),
         ],
     )
     @pytest.mark.usefixtures("world")

@@ -48,7 +48,8 @@ def test_with_the_usual_parameters_a_small_pop_is_told_what_it_can_give(
 
 def test_an_empty_plan_measures_nothing(conductor: Conductor) -> None:
     status, told = conductor.output("measure_capacity", **ON, plan="", dry_run=False)
-    assert status == "failed" and "there is no plan of a measurement" in told["message"]
+    assert status == "failed" and conductor.steps == ["begin_capacity"]
+    assert "there is no plan of a measurement" in told["message"]
 
 
 def test_a_plan_that_was_shown_is_carried_out_to_its_ratio(conductor: Conductor) -> None:

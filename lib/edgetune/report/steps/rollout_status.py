@@ -17,6 +17,7 @@ from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.head import CHANGES_HOSTS, ENDED, FORWARD, ID, Head
 from edgetune.base.documents.past import Standing
 from edgetune.base.errors import EdgetuneError, InputError, StoreError
+from edgetune.base.fields import near
 from edgetune.base.names import NAME, several
 from edgetune.base.numbers import share
 from edgetune.base.sanitize import command, one_line
@@ -422,8 +423,9 @@ def _named(context: Context, rollout: str, pop: str) -> tuple[str, str]:
     """The rollout and the PoP that are asked for: a PoP's name stands for its rollouts."""
     if not re.fullmatch(NAME, rollout) or ID.fullmatch(rollout) or has_record(context, rollout):
         return rollout, pop
-    if rollout not in context.known_inventory.pop_names():
-        text = f"there is no rollout {rollout!r}, and no PoP of that name"
+    pops = context.known_inventory.pop_names()
+    if rollout not in pops:
+        text = f"there is no rollout {rollout!r}, and no PoP of that name{near(rollout, pops)}"
         raise InputError("parameter", "rollout", text)
     return "", rollout
 
