@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ from lab.runner.runs import Run, ended_runs
 from lab.runner.screen import BAD, Screen, fold
 from lab.runner.story import Story, StoryTeller
 from lab.runner.watch import EVERY, Watch, columns_of, status_teller
-from lab.usage import UsageError, home, pack
+from lab.usage import UsageError, config_file, home, pack
 
 __all__ = ["main"]
 
@@ -310,7 +311,9 @@ def _request(
             _tell_end(execution, story, screen, options.verbose)
             left = tell_left(Engine(known, config, home()), execution, screen, signals)
             if not left:
-                _tell(next_steps(known, execution, given, story), screen)
+                wrong = problem_of(execution, None).startswith("configuration: ")
+                edit = {"next": shlex.join(["vi", str(config_file())])}
+                _tell(edit if wrong else next_steps(known, execution, given, story), screen)
             if not run.is_terminal:
                 run.write(left)
             if options.tells_ended_runs:
@@ -339,7 +342,7 @@ def _about_pop(options: argparse.Namespace) -> int:
 
 
 def _config(pack: Pack) -> dict[str, Any]:
-    file = Path(os.environ.get("EDGETUNE_CONFIG") or home() / "edgetune.yaml")
+    file = config_file()
     if not file.exists():
         raise UsageError(
             f"no configuration: {file} does not exist; build a lab, or set EDGETUNE_CONFIG",

@@ -19,7 +19,10 @@ __all__ = ["add_lab_commands", "enter_lab"]
 
 # The actions that read records alone: they tell of a lab that is down as well.
 _OF_RECORDS = frozenset(
-    {"rollout_status", "report_rollout", "campaign_status", "report_campaign", "export_metrics"}
+    {
+        *("rollout_status", "report_rollout", "show_verdict", "effects", "export_metrics"),
+        *("campaign_status", "report_campaign", "congestion_report"),
+    }
 )
 _UP = "edgetune lab up"
 _QUERY = f"edgetune lab exec promtool query instant http://{PROMETHEUS} up"

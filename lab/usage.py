@@ -9,7 +9,7 @@ from pathlib import Path
 from lab import CHECKOUT
 from lab.runner.metadata import Pack
 
-__all__ = ["UsageError", "home", "pack"]
+__all__ = ["UsageError", "config_file", "home", "pack"]
 
 
 class UsageError(Exception):
@@ -31,3 +31,8 @@ def home() -> Path:
 def pack() -> Pack:
     """The pack that is run; MetadataError where it is none."""
     return Pack(Path(os.environ.get("EDGETUNE_PACK") or CHECKOUT))
+
+
+def config_file() -> Path:
+    """The configuration of the pack as it runs here; it may not exist."""
+    return Path(os.environ.get("EDGETUNE_CONFIG") or home() / "edgetune.yaml")

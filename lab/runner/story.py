@@ -15,6 +15,7 @@ from edgetune.base.documents.look import Look
 from edgetune.base.documents.words import Decision, State
 from edgetune.base.durations import roughly
 from edgetune.base.errors import EdgetuneError
+from edgetune.base.numbers import share
 from edgetune.report.effects import caveat
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.heads import living_heads
@@ -192,8 +193,6 @@ def _effect(effect: Any) -> str:
     ratio, part = effect.known_ratio, caveat(effect)
     if ratio is None:
         return f"{effect.metric} {part}"
-    way = "lower" if ratio < 1 else "higher"
-    told = (
-        f"{effect.metric} {abs(1 - ratio):.0%} {way}, p {min(effect.p_better, effect.p_worse):.2g}"
-    )
+    p = min(effect.p_better, effect.p_worse)
+    told = f"{effect.metric} {share(ratio)}, p {p:.2g}"
     return f"{told} ({part})" if part else told

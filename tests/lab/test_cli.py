@@ -96,6 +96,10 @@ def test_with_its_lab_down_the_records_are_still_told(
     (home / "edgetune.yaml").write_text("".join(lines), encoding="utf-8")
     assert exit_code("status") == 0
     assert "No rollouts" in capsys.readouterr().out
+    assert exit_code("run", "effects") == 0
+    assert exit_code("run", "export_metrics") == 2
+    assert f"next:       vi {home}/edgetune.yaml" in capsys.readouterr().err
+    assert exit_code("run", "show_verdict", "rollout=lab1-20261130T163351-8d7e") == 2
     # The lab is not asked for: the record is.
     assert exit_code("run", "report_rollout", "rollout=lab1-20261130T163351-8d7e") == 2
     assert "8d7e" in capsys.readouterr().err

@@ -108,8 +108,8 @@ class TestStory:
         (seen,) = [row.text for row in rows if row.text.startswith("lets a change of")]
         assert seen.startswith("lets a change of listen_drops by ")
         look = [row for row in rows if row.what.startswith("look ")][-1]
-        assert look.text.startswith("improved, promote: listen_drops ")
-        assert "% lower, p 0." in look.text
+        assert look.text.startswith("improved, promote: listen_drops −")
+        assert " %, p 0." in look.text
 
     def test_a_record_that_is_not_there_has_no_story(self, world: World) -> None:
         stories = StoryTeller(world.config)

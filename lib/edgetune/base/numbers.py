@@ -30,13 +30,17 @@ def percent(share: float) -> str:
 
 def apart(ratio: float, digits: Callable[[float], str] = percent) -> str:
     """How far a ratio is from 1, whichever way: nobody sees 96 times in 9,500 %."""
-    return f"{number(ratio)} times" if ratio >= TIMES else f"{digits(100 * abs(ratio - 1))} %"
+    return f"{_factor(ratio)} times" if ratio >= TIMES else f"{digits(100 * abs(ratio - 1))} %"
+
+
+def _factor(ratio: float) -> str:
+    return number(ratio) if ratio < 1e6 else "over 1,000,000"
 
 
 def share(ratio: float) -> str:
     """A ratio as a signed share, or as a factor: 0.29 is "−71 %", and 6 is "6×"."""
     if ratio >= TIMES:
-        return "up from nothing" if ratio == math.inf else f"{number(ratio)}×"
+        return "up from nothing" if ratio == math.inf else f"{_factor(ratio)}×"
     change = 100 * (ratio - 1)
     if abs(change) < _UNSEEN:
         return "±0 %"

@@ -24,6 +24,7 @@ from edgetune.report.findings import folded
 from edgetune.report.headline import WAITING_FOR_A_PERSON, effect_of, next_steps
 from edgetune.report.results import headroom_text
 from edgetune.rollout.status.commands import releases, ways_out
+from edgetune.rollout.status.present import spoken
 
 
 def shown_plan_text(shown: ShownPlan) -> str:
@@ -247,7 +248,7 @@ def left_text(head: Head, out: Sequence[str] | None) -> str:
     known = "not known, its record cannot be read" if out is None else listed(out)
     lines = [
         f"WITHOUT AN OWNER: {head.id}",
-        f"  {head.tuning} on {head.pop}: {head.state}",
+        f"  {head.tuning} on {head.pop}: {spoken(head.state)}",
         *folded(f"out of service by its record: {known}", 79, "  ", "    "),
     ]
     return _page([*lines, *(f"  {what + ':':<11} {way}" for what, way in ways_out(head).items())])

@@ -135,7 +135,7 @@ LEVELS = st.floats(1e-6, 1e9)
     [
         *((0.293, "−71 %"), (1.08, "+8 %"), (1.0004, "±0 %"), (0.9988, "−0.1 %"), (0, "−100 %")),
         *((6, "6×"), (2, "+100 %"), (0.9, "−10 %"), (0.0004, "−99.96 %")),
-        (math.inf, "up from nothing"),
+        *((8.8e6, "over 1,000,000×"), (math.inf, "up from nothing")),
     ],
 )
 def test_a_share_has_a_sign(ratio: float, text: str) -> None:

@@ -139,6 +139,9 @@ def test_what_was_measured_is_found_after_the_rollout_has_ended(
     tuned, untuned = _pair(world)
     assert all(each in page.read_text() for each in (told, f"{tuned} reached a limit at"))
     world.context.store.put(capacity_key(world.rollout), "{")
+    shown = show_verdict(world.context, world.rollout)["text"]
+    assert f"{capacity_key(world.rollout)} is damaged" in shown
+    world.context.store.put(capacity_key(world.rollout), "{")
     assert capacity_key(world.rollout) in _aside(report_rollout(world.context, world.rollout))
 
 

@@ -207,8 +207,10 @@ def test_a_tuning_that_changed_begins_anew(world: EmptyWorld) -> None:
 @pytest.mark.parametrize("field", ["tuning", "hardware", "metric"])
 def test_what_is_not_known_is_refused_with_what_is(world: EmptyWorld, field: str) -> None:
     put(world, "ams1", 0.5)
-    with pytest.raises(InputError, match=f"{field}.*no effect is known of 'x'; of: [a-z]"):
+    with pytest.raises(InputError, match=f"{field}.*no effect is known of 'x'; known: [a-z]"):
         world.run("effects", **{field: "x"})
+    with pytest.raises(InputError, match="did you mean accept_queue"):
+        world.run("effects", tuning="accept_que")
 
 
 @pytest.mark.parametrize("part", [(1e9, 0.1), (0.5, 0.0), (0.5, -1.0), (0.5, None), (None, 0.1)])
@@ -231,4 +233,6 @@ def test_one_that_cannot_be_read_hides_no_other(world: EmptyWorld, wrong: str | 
     assert [row["tuning"] for row in found["effects"]] == ["accept_queue"]
     (why,) = found["unreadable"]
     assert "fra1-20261124T100727-7a54" in why and why in found["text"]
+    with pytest.raises(InputError, match="'other'.*fra1-20261124T100727-7a54"):
+        world.run("effects", tuning="other")
     assert "on 1 PoP" in found["text"]

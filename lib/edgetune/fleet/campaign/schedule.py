@@ -486,7 +486,9 @@ def _phase_bound(
     # A PoP that is nearly done takes hardly any time of a place, and would need points so dense.
     least = max(map(work, pops)) / _MANY_TIMES
     counted = [pop for pop in pops if work(pop) > least]
-    share = sum(map(work, counted)) / places
+    each = sorted(map(work, counted))
+    # One place has its part of the work at least, and its part of the PoPs.
+    share = max(sum(each) / places, sum(each[: math.ceil(len(each) / places)]))
     if not share:
         return longest
     return max(longest, _volume_bound(_kinds(counted, work), ends, share, start))

@@ -13,6 +13,7 @@ from edgetune.base.documents.effect import Expected, KeptEffect
 from edgetune.base.documents.head import ENDED, Head
 from edgetune.base.documents.reading import encoded
 from edgetune.base.errors import InputError
+from edgetune.base.fields import near_or_all
 from edgetune.base.names import several
 from edgetune.base.numbers import share
 from edgetune.report.effects import expected_text
@@ -61,8 +62,8 @@ def effects(
         ("metric", metric, {own.metric for own in found}),
     ):
         if given and given not in known:
-            there = ", ".join(sorted(known)) or "none yet"
-            raise InputError("parameter", name, f"no effect is known of {given!r}; of: {there}")
+            told = f"no effect is known of {given!r}{near_or_all(given, sorted(known))}"
+            raise InputError("parameter", name, "; ".join([told, *unreadable]))
     chosen = [
         own
         for own in found

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from edgetune.report.capacity import capacity_if_read
 from edgetune.report.headline import color_of
 from edgetune.report.results import sent_more_text
 from edgetune.report.text import capacity_line, verdict_text
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.capacity import load_capacity
 from edgetune.rollout.record.rollout import read_rollout
 
 
@@ -25,7 +25,7 @@ class VerdictResult(TypedDict):
 
 def show_verdict(context: Context, rollout: str) -> VerdictResult:
     """The verdict of a rollout's newest look with its numbers, and what was measured of the load
-    that its hosts carry; takes no look, changes nothing.
+    that its hosts carry, or why that cannot be read; takes no look, changes nothing.
 
     InputError if there is no such rollout, RefusedError if its look cannot be read.
     """
@@ -35,14 +35,14 @@ def show_verdict(context: Context, rollout: str) -> VerdictResult:
     shown = "No look was taken yet."
     if head.looks:
         shown = verdict_text(opened.look(head.looks - 1), opened.plan)
-    measured = load_capacity(context, head.id)
-    if measured:
-        shown += f"\n{capacity_line(sent_more_text(measured))}"
+    missing: list[str] = []
+    measured = capacity_if_read(context, head.id, missing)
+    more = [capacity_line(sent_more_text(measured))] if measured else missing
     verdict = head.verdict.verdict.value if head.verdict else ""
     return {
         "rollout": head.id,
         "verdict": verdict,
         "color": color_of(head.state, verdict),
         "message": f"{told}, {verdict or 'without a verdict'}",
-        "text": f"{told}\n{shown}",
+        "text": "\n".join([told, shown, *more]),
     }

@@ -71,13 +71,13 @@ def valid_approval(
     RefusedError when there is none, it has expired, another rollout was begun with it, or it is
     the requester's own and ``self_approval`` is False.
     """
-    found = _unused(context, digest, what)
-    if found.expires <= clock.wall():
+    approval = _unused(context, digest, what)
+    if approval.expires <= clock.wall():
         approves = command("approve", digest=digest)
-        raise RefusedError(f"the approval of {what} by {found.by} has expired: {approves}")
+        raise RefusedError(f"the approval of {what} by {approval.by} has expired: {approves}")
     if not self_approval:
-        refuse_own(found.by, requester, what)
-    return found
+        refuse_own(approval.by, requester, what)
+    return approval
 
 
 def use_approval(context: Context, digest: str, what: str, rollout: str) -> Approved:
@@ -86,21 +86,21 @@ def use_approval(context: Context, digest: str, what: str, rollout: str) -> Appr
     To be called under the claim of the PoP, before the rollout has a record: whoever dies in
     between leaves an approval that can be used. RefusedError if there is none, or it was used.
     """
-    found = _unused(context, digest, what)
-    save_approval(context, replace(found, used_by=rollout))
-    return found.given
+    approval = _unused(context, digest, what)
+    save_approval(context, replace(approval, used_by=rollout))
+    return approval.given
 
 
 def _unused(context: Context, digest: str, what: str) -> Approval:
-    found, approves = load_approval(context, digest), command("approve", digest=digest)
-    if found is None:
+    approval, approves = load_approval(context, digest), command("approve", digest=digest)
+    if approval is None:
         raise RefusedError(f"{what} waits for an approval: {approves}")
-    if found.used_by and has_record(context, found.used_by):
+    if approval.used_by and has_record(context, approval.used_by):
         raise RefusedError(
-            f"the approval of {what} by {found.by} was for one rollout, and {found.used_by} was "
-            f"begun with it: {approves} approves it again"
+            f"the approval of {what} by {approval.by} was for one rollout, and {approval.used_by} "
+            f"was begun with it: {approves} approves it again"
         )
-    return found
+    return approval
 
 
 def refuse_own(approver: str, requester: str, what: str) -> None:

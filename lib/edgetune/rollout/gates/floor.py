@@ -68,8 +68,8 @@ def why_too_many(opened: Record, servers: Mapping[str, Server], names: Sequence[
     serving = hosts_in_service(pop, servers)
     out = [host.name for host in pop.hosts if host.name not in serving and host.name not in names]
     group = pop.takes_too_many(out, names)
-    told = f"{pop.name}: without {listed(names)} all of {group} would be out, which fail together"
-    return f"{told}, and others beside" if group else ""
+    text = f"{pop.name}: without {listed(names)} all of {group} would be out, which fail together"
+    return f"{text}, and others beside" if group else ""
 
 
 def give_room_back(opened: Rollout, driver: DrainDriver, work: Batch, served: Sequence[str]) -> str:
@@ -126,10 +126,10 @@ def held_up(opened: Record, work: Batch) -> Held | None:
     pauses = gate.standing_pauses(gate.pauses_of(opened.context, pop))
     # An execution that asks is not paused, whatever the sweep saw of it a minute ago.
     pauses.pop(gate.EXECUTION, None)
-    told = f"{gate.pause_text(pop, pauses)}; no further batch begins"
+    text = f"{gate.pause_text(pop, pauses)}; no further batch begins"
     goes_on = f"{' and '.join(gate.ways_on(pop, pauses))} lets it go on"
     span = _AWAITED if gate.PLANNED in pauses else _PAUSED
-    return Held(told, goes_on, *span, paused=True) if pauses else None
+    return Held(text, goes_on, *span, paused=True) if pauses else None
 
 
 def held_by_surge(opened: Record, serving: Sequence[str]) -> Held | None:

@@ -28,9 +28,9 @@ def why_frozen(context: Context, head: Head) -> str:
     return frozen_text(head.pop, [*context.config.closed, *read_written(head.freezes)])
 
 
-def refuse_if_frozen(context: Context, pop: str, own: Sequence[Mapping[str, Any]] = ()) -> None:
-    """RefusedError while a freeze of the configuration is in force, or one of its ``own``."""
-    why = frozen_text(pop, [*context.config.closed, *read_written(own)])
+def refuse_if_frozen(context: Context, pop: str, more: Sequence[Mapping[str, Any]] = ()) -> None:
+    """RefusedError while a freeze of the configuration is in force, or one ``more``."""
+    why = frozen_text(pop, [*context.config.closed, *read_written(more)])
     if why:
         raise RefusedError(f"{why}; no rollout begins before")
 
@@ -39,8 +39,8 @@ def frozen_text(pop: str, closed: Closed) -> str:
     """Which of these are in force on a PoP now, and when they end; nothing if none is."""
     now = clock.wall()
     ends = ends_by_name(closed, now)
-    told = "; ".join(f"{pop} is frozen by {name} until {utc(end)}" for name, end in ends.items())
-    return f"{told}{_further(closed, now, max(ends.values()))}" if told else ""
+    text = "; ".join(f"{pop} is frozen by {name} until {utc(end)}" for name, end in ends.items())
+    return f"{text}{_further(closed, now, max(ends.values()))}" if text else ""
 
 
 def _further(closed: Closed, now: float, end: float) -> str:
@@ -56,7 +56,7 @@ def freezes_ahead(closed: Closed, plan: Plan, now: float) -> list[str]:
     options = plan.options
     each = (plan.seconds - options.baseline - options.soak) / len(plan.every_batch)
     moment = open_from(closed, now) or now
-    told: list[str] = []
+    waits: list[str] = []
     for index in range(len(plan.every_batch)):
         moment += options.baseline if index == 0 else each
         moment += options.soak if index == len(plan.batches) else 0
@@ -65,6 +65,6 @@ def freezes_ahead(closed: Closed, plan: Plan, now: float) -> list[str]:
             phase = "promotion" if index >= len(plan.batches) else "changes"
             names = ", ".join(ends_by_name(closed, moment))
             span = f"from {utc(moment)} until {utc(opens)}"
-            told.append(f"begun now, its {phase} would wait {span}: frozen by {names}")
+            waits.append(f"begun now, its {phase} would wait {span}: frozen by {names}")
         moment = opens
-    return told
+    return waits

@@ -31,9 +31,9 @@ def why_no_more(opened: Rollout, servers: Mapping[str, Server], hosts: Sequence[
     if head.state not in MEASURED_IN:
         return f"rollout {head.id} is {head.state}"
     pauses = gate.pause_text(head.pop, gate.pauses_of(opened.context, head.pop))
-    told = why_frozen(opened.context, head) or pauses or why_no_room(opened, servers, hosts)
-    if told:
-        return told
+    closed = why_frozen(opened.context, head) or pauses or why_no_room(opened, servers, hosts)
+    if closed:
+        return closed
     others = set_by_others(opened, servers)
     if others:
         return "; ".join(f"{name}: {why}" for name, why in others.items())
@@ -65,12 +65,12 @@ def shares_with(
         name: servers[opened.pop.host(name).server].weight or 0
         for name in hosts_in_service(opened.pop, servers)
     }
-    shown.update({name: own for name, own in (weights or {}).items() if name in shown})
-    return {name: share_of(own, sum(shown.values())) for name, own in shown.items()}
+    shown.update({name: weight for name, weight in (weights or {}).items() if name in shown})
+    return {name: share_of(weight, sum(shown.values())) for name, weight in shown.items()}
 
 
 def why_too_much(shares: Mapping[str, float], hosts: Sequence[str], most: float) -> str:
     """Which of the hosts get more than ``most`` of the requests, in words; nothing for none."""
     over = [name for name in hosts if shares.get(name, 0.0) > most + _ROUNDING]
-    told = " and ".join(f"{name} would get {shares[name]:.1%} of the requests" for name in over)
-    return f"{told}, as fewer others serve by now" if over else ""
+    text = " and ".join(f"{name} would get {shares[name]:.1%} of the requests" for name in over)
+    return f"{text}, as fewer others serve by now" if over else ""

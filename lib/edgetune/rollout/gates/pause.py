@@ -101,8 +101,8 @@ def pause_text(pop: str, pauses: Mapping[str, Pause]) -> str:
 
 def pauses_of(context: Context, pop: str) -> dict[str, Pause]:
     """The pauses of a PoP by cause, also those that were lifted."""
-    found = {cause: pause_for(context, pop, cause) for cause in CAUSES}
-    return {cause: pause for cause, pause in found.items() if pause is not None}
+    pauses = {cause: pause_for(context, pop, cause) for cause in CAUSES}
+    return {cause: pause for cause, pause in pauses.items() if pause is not None}
 
 
 def pause_for(context: Context, pop: str, cause: str) -> Pause | None:
@@ -114,29 +114,30 @@ def pause_for(context: Context, pop: str, cause: str) -> Pause | None:
 
 def all_pauses(context: Context) -> dict[str, dict[str, Pause]]:
     """The same by PoP."""
-    found: dict[str, dict[str, Pause]] = {}
+    by_pop: dict[str, dict[str, Pause]] = {}
     for key, text in context.store.list(_PREFIX).items():
         cause, _, pop = key[len(_PREFIX) :].partition(".")
         if cause in CAUSES:
-            found.setdefault(pop, {})[cause] = _load(key, text)
+            by_pop.setdefault(pop, {})[cause] = _load(key, text)
     # Causes are told in their order.
     return {
-        pop: {cause: own[cause] for cause in CAUSES if cause in own} for pop, own in found.items()
+        pop: {cause: pauses[cause] for cause in CAUSES if cause in pauses}
+        for pop, pauses in by_pop.items()
     }
 
 
 def pauses_now(context: Context, heads: Sequence[Head]) -> dict[str, dict[str, Pause]]:
     """Those that stand, by PoP and cause; what the sweep saw of executions is asked anew."""
-    found = {pop: standing_pauses(own) for pop, own in all_pauses(context).items()}
+    by_pop = {pop: standing_pauses(pauses) for pop, pauses in all_pauses(context).items()}
     # What StackStorm does not tell now is as the sweep saw it.
     with suppress(NoAnswerError):
         for head in heads if context.executions else ():
             pause = pause_of_execution(context, head)
             if pause or head.wants_a_workflow:
-                own = found.setdefault(head.pop, {})
-                before = own.pop(EXECUTION, None)
-                own.update({EXECUTION: _since(before, pause)} if pause else {})
-    return {pop: own for pop, own in found.items() if own}
+                pauses = by_pop.setdefault(head.pop, {})
+                before = pauses.pop(EXECUTION, None)
+                pauses.update({EXECUTION: _since(before, pause)} if pause else {})
+    return {pop: pauses for pop, pauses in by_pop.items() if pauses}
 
 
 def standing_pauses(pauses: Mapping[str, Pause]) -> dict[str, Pause]:
@@ -221,16 +222,17 @@ def keep_pauses_of_executions(context: Context, heads: Sequence[Head]) -> set[st
     """
     if not context.executions:
         return set()
-    found = [(head, pause_of_execution(context, head)) for head in heads]
-    paused = {head.pop: (head, pause) for head, pause in found if pause}
-    kept = {pop: standing_pauses(own).get(EXECUTION) for pop, own in all_pauses(context).items()}
+    seen = [(head, pause_of_execution(context, head)) for head in heads]
+    paused = {head.pop: (head, pause) for head, pause in seen if pause}
+    every = all_pauses(context)
+    kept = {pop: standing_pauses(pauses).get(EXECUTION) for pop, pauses in every.items()}
     for pop, (head, pause) in paused.items():
         # Somebody may take it over at this moment.
         with suppress(FencedError):
             as_owner(context, head.id).renew()
-            told = _since(kept.get(pop), pause)
-            if told != kept.get(pop):
-                save_pause(context, pop, EXECUTION, told)
+            present = _since(kept.get(pop), pause)
+            if present != kept.get(pop):
+                save_pause(context, pop, EXECUTION, present)
     for pop, before in kept.items():
         if before and pop not in paused:
             save_pause(context, pop, EXECUTION, before.lifted(""))
@@ -239,8 +241,8 @@ def keep_pauses_of_executions(context: Context, heads: Sequence[Head]) -> set[st
 
 def waits_for_a_person(opened: Record, batch: int) -> str:
     """That a rollout pauses before this batch, and how it goes on; nothing if it does not."""
-    own = _own(opened) if _is_asked_for(opened, batch) else None
-    if not _is_asked_for(opened, batch) or (own and not own.paused):
+    pause = _own(opened) if _is_asked_for(opened, batch) else None
+    if not _is_asked_for(opened, batch) or (pause and not pause.paused):
         return ""
     return f"waits for a person: {command('resume_pop', pop=opened.head.pop)} lets it go on"
 
@@ -248,9 +250,9 @@ def waits_for_a_person(opened: Record, batch: int) -> str:
 def lift_bound(context: Context, pop: str, rollout: str, by: str) -> None:
     """Lift the pauses that are bound to a rollout: it is taken back, or its record is given up."""
     for cause in (PLANNED, EXECUTION):
-        own = _of_rollout(context, pop, rollout, cause)
-        if own and own.paused:
-            save_pause(context, pop, cause, own.lifted(by))
+        pause = _of_rollout(context, pop, rollout, cause)
+        if pause and pause.paused:
+            save_pause(context, pop, cause, pause.lifted(by))
 
 
 def _is_asked_for(opened: Record, batch: int) -> bool:

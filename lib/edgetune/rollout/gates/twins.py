@@ -88,9 +88,9 @@ def turn_of(opened: Rollout, work: Batch) -> Iterator[Turn]:
         for twin in twins:
             with suppress(DamagedError) if goes_back else nullcontext():
                 turn.take(f"twins/{'+'.join(sorted((pop.name, twin)))}")
-        told = [_at_work(opened, twin, goes_back) for twin in twins]
+        reasons = [_at_work(opened, twin, goes_back) for twin in twins]
         # Whose it is says more than that it is somebody's.
-        turn.why = "; ".join(filter(None, told)) or turn.why
+        turn.why = "; ".join(filter(None, reasons)) or turn.why
         yield turn
     finally:
         turn.end()
@@ -104,25 +104,25 @@ def _at_work(opened: Rollout, twin: str, goes_back: bool) -> str:
     about = f"{twin}, which {opened.pop.name} backs up,"
     heads, unreadable = read_living_heads(opened.context, twin)
     lost = [] if goes_back else keeping_their_pop(opened.context, unreadable)
-    told = [f"{about} has a rollout whose record cannot be read: {own.id}" for own in lost]
+    reasons = [f"{about} has a rollout whose record cannot be read: {record.id}" for record in lost]
     for head in heads:
         if head.state not in CHANGES_HOSTS:
             continue
         if head.state == State.ROLLING_BACK and not goes_back:
             # Else it would find a batch under way each time that it looks.
-            told.append(f"{about} is taken back first: {_whose(head)}")
+            reasons.append(f"{about} is taken back first: {_whose(head)}")
             continue
         try:
             other = Record(opened.context, head)
             # A way back has taken over what the way forward left.
             numbers = other.numbers(head.state)
-            batches = [own for own in other.begun_batches if own.number in numbers]
+            batches = [batch for batch in other.begun_batches if batch.number in numbers]
             hosts = [name for name, _ in under_way(batches)]
             if hosts:
-                told.append(f"{about} has a batch under way ({listed(hosts)}): {_whose(head)}")
+                reasons.append(f"{about} has a batch under way ({listed(hosts)}): {_whose(head)}")
         except EdgetuneError as error:
-            told += [] if goes_back else [f"{about} may have a batch under way: {error}"]
-    return "; ".join(told)
+            reasons += [] if goes_back else [f"{about} may have a batch under way: {error}"]
+    return "; ".join(reasons)
 
 
 def _whose(head: Head) -> str:
@@ -138,25 +138,25 @@ def with_common_floor(
     Together they have as many hosts in service as both must have. A load balancer of a twin that
     does not answer, or hosts that steer themselves and do not, hold up a change, and no rollback.
     """
-    own, most, why = opened.pop, len(names), ""
-    left = len(hosts_in_service(own, servers) - {*names})
-    for name in own.backs_up:
+    pop, most, why = opened.pop, len(names), ""
+    left = len(hosts_in_service(pop, servers) - {*names})
+    for name in pop.backs_up:
         try:
             twin = opened.context.known_inventory.pop(name)
             theirs = opened.context.load_balancer(twin).servers()
         except (DrainError, InputError, DamagedError) as error:
             if goes_back:
                 continue
-            about = f"how many hosts of {name} serve, which {own.name} backs up"
+            about = f"how many hosts of {name} serve, which {pop.name} backs up"
             return [], f"{about}, is not known: {error}"
         there = len(hosts_in_service(twin, theirs))
         # Of these nobody can tell.
         there += sum(bool(each.unknown) for each in theirs.values()) if goes_back else 0
-        must = own.must_serve + twin.must_serve
+        must = pop.must_serve + twin.must_serve
         if len(names) + left + there - must < most:
             most = max(0, len(names) + left + there - must)
             why = (
-                f"{own.name} and {name} back each other up: without {listed(names)} "
+                f"{pop.name} and {name} back each other up: without {listed(names)} "
                 f"{left + there} hosts of both would serve, {must} must"
             )
     return [*names[:most]], why

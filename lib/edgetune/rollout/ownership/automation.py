@@ -63,7 +63,7 @@ class Off(NamedTuple):
 def what_is_off(context: Context, needed: Mapping[str, str]) -> list[str]:
     """In a sentence each: rules that are needed and off, and a guard that does not look."""
     every = find_off(context, needed)
-    return [f"{own.what} ({own.advice})." if own.advice else f"{own.what}." for own in every]
+    return [f"{part.what} ({part.advice})." if part.advice else f"{part.what}." for part in every]
 
 
 def find_off(context: Context, needed: Mapping[str, str]) -> list[Off]:
@@ -123,11 +123,11 @@ def _silent(api: StackStorm, why: str) -> tuple[str, str]:
     """Why the guard leaves no heartbeat, as far as StackStorm tells; what a person can do."""
     # With RBAC a user may not see them.
     with suppress(EdgetuneError):
-        told = api.call("GET", f"/keys/{GUARD_PROBLEM}", (404,))
-        if told is not None:
-            return f"cannot look: {one_line(entry(KeyValue, told).value)}", ""
-        own = api.call("GET", f"/sensortypes/{PACK}.{SENSOR}", (404,))
-        if own is None or not entry(Sensor, own).enabled:
+        problem = api.call("GET", f"/keys/{GUARD_PROBLEM}", (404,))
+        if problem is not None:
+            return f"cannot look: {one_line(entry(KeyValue, problem).value)}", ""
+        sensor = api.call("GET", f"/sensortypes/{PACK}.{SENSOR}", (404,))
+        if sensor is None or not entry(Sensor, sensor).enabled:
             return "is off", f"st2 sensor enable {PACK}.{SENSOR}"
         return why, "it is on: the log of st2sensorcontainer tells"
     return why, ""
@@ -156,9 +156,9 @@ def thread_of(context: Context, channel: str, execution: str) -> str:
         return channel
     # Without an answer, or the right to ask, the channel does.
     with suppress(EdgetuneError):
-        found = api.call("GET", f"/executions/{execution}?include_attributes=liveaction")
-        told = Fields(found, "execution").inside("liveaction").inside("notify", {})
-        asked = told.inside("on-complete", {}).inside("data", {})
+        answer = api.call("GET", f"/executions/{execution}?include_attributes=liveaction")
+        notify = Fields(answer, "execution").inside("liveaction").inside("notify", {})
+        asked = notify.inside("on-complete", {}).inside("data", {})
         message = str(asked.inside("source_context", {}).raw("id", ""))
         if asked.raw("source_channel", "") == channel and re.fullmatch(_MESSAGE, message):
             return f"{channel}|{message}"

@@ -73,8 +73,8 @@ def _under_way(shown: Overview, head: Head, stopped: str, held: bool) -> Finding
     ways = entry.commands
     if not goes_back and "rolling_back" in head.may_become:
         ways = {**ways, "roll back": command("roll_back_pop", rollout=head.id)}
-    told = [f"{what}: {way}" for what, way in ways.items()]
-    return _held(what, "; ".join([*["wait for its end"] * waits, *told]))
+    texts = [f"{what}: {way}" for what, way in ways.items()]
+    return _held(what, "; ".join([*["wait for its end"] * waits, *texts]))
 
 
 def _claimed(context: Context, pop: str, name: str, left: str, has_ended: bool) -> Finding:
@@ -119,9 +119,9 @@ def _kept_by(context: Context, head: Head, every: Sequence[str]) -> dict[str, st
 
 def refuse_held(context: Context, pop: str, *beside: str) -> None:
     """RefusedError while anything has a PoP, with what a person can do, and what is told beside."""
-    told = findings_text(holders(context, pop))
-    if told:
-        raise RefusedError("; ".join([*told, *beside])) from None
+    findings = findings_text(holders(context, pop))
+    if findings:
+        raise RefusedError("; ".join([*findings, *beside])) from None
 
 
 @contextmanager

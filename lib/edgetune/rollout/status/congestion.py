@@ -49,14 +49,14 @@ class SeenRounds:
     @property
     def pending(self) -> list[str]:
         """Hosts that have not confirmed that nothing of ours is left."""
-        own = self.decisions
-        return own.pending if own and own.state == rounds.ROLLED_BACK else []
+        decisions = self.decisions
+        return decisions.pending if decisions and decisions.state == rounds.ROLLED_BACK else []
 
     @property
     def treated(self) -> int:
         """Prefixes that hosts may treat: none once their time is up."""
-        own = self.decisions
-        return own.newest.treated if own and self.now <= own.newest.until else 0
+        decisions = self.decisions
+        return decisions.newest.treated if decisions and self.now <= decisions.newest.until else 0
 
     @property
     def missing(self) -> list[str]:
@@ -66,38 +66,38 @@ class SeenRounds:
     @property
     def taken_back(self) -> str:
         """Why the comparison took it back, if nobody decided since; else nothing."""
-        own = self.decisions
-        if not own or own.state != rounds.ROLLED_BACK or own.by != rounds.BY_COMPARISON:
+        decisions = self.decisions
+        if not decisions or decisions.state != rounds.ROLLED_BACK:
             return ""
-        return own.reason
+        return decisions.reason if decisions.by == rounds.BY_COMPARISON else ""
 
     @property
     def silent_for(self) -> float:
         """Seconds since a round last led to a configuration, or since there are any; 0 where no
         round is to be taken, or while the PoP waits for a person or a rollout."""
-        own = self.decisions
-        if not self.is_tuning or own is None:
+        decisions = self.decisions
+        if not self.is_tuning or decisions is None:
             return 0.0
-        waits = own.newest.waits and self.now - own.newest.at <= STALE
-        return 0.0 if waits else max(0.0, self.now - max(own.newest.good, own.since))
+        waits = decisions.newest.waits and self.now - decisions.newest.at <= STALE
+        return 0.0 if waits else max(0.0, self.now - max(decisions.newest.good, decisions.since))
 
     @property
     def line(self) -> str:
         """How it stands, in a few words."""
-        own = self.decisions
-        if own is None:
+        decisions = self.decisions
+        if decisions is None:
             return f"not known: {self.damaged}"
-        if own.state == rounds.ROLLED_BACK:
-            by = f" by {own.by}" if own.by else ""
-            return f"rolled back {self._ago(own.since)} ago{by}: {own.reason}"
+        if decisions.state == rounds.ROLLED_BACK:
+            by = f" by {decisions.by}" if decisions.by else ""
+            return f"rolled back {self._ago(decisions.since)} ago{by}: {decisions.reason}"
         if not self.entry:
             return "not in the inventory any more"
-        newest = own.newest
+        newest = decisions.newest
         what = f"{rounds.prefixes_text(self.treated)} treated, {newest.held_out} held out"
-        told = [what if self.treated else "nothing is treated"]
-        told += [f"last round {self._ago(newest.good)} ago"] if newest.good else []
-        told += [f"waits: {newest.waits}"] if newest.waits else []
-        return "; ".join([*told, *([newest.problem] if newest.problem else [])])
+        parts = [what if self.treated else "nothing is treated"]
+        parts += [f"last round {self._ago(newest.good)} ago"] if newest.good else []
+        parts += [f"waits: {newest.waits}"] if newest.waits else []
+        return "; ".join([*parts, *([newest.problem] if newest.problem else [])])
 
     def _ago(self, at: float) -> str:
         return roughly(max(0, round(self.now - at)))
@@ -134,15 +134,15 @@ def _seen(context: Context, name: str, text: str, now: float) -> SeenRounds:
         return SeenRounds(name, None, str(error), entry, now)
 
 
-def what_is_wrong(own: SeenRounds) -> Iterator[str]:
+def what_is_wrong(seen: SeenRounds) -> Iterator[str]:
     """In a sentence each: what a person is needed for now."""
-    back = command("roll_back_congestion", pop=own.pop)
-    shows = command("congestion_report", pop=own.pop)
-    if own.damaged:
-        yield f"no round goes on: {one_line(own.damaged)}; {back} begins anew"
-    if own.pending and own.decisions:
-        hosts = ", ".join(own.pending[:5]) + (" ..." if len(own.pending) > 5 else "")
-        yield f"not taken back on {len(own.pending)} hosts ({hosts}); {back} tries again"
-    if own.silent_for > STALE and own.decisions:
-        why = f": {own.decisions.newest.problem}" if own.decisions.newest.problem else ""
-        yield f"no good round for {roughly(round(own.silent_for))}{one_line(why)}; {shows}"
+    back = command("roll_back_congestion", pop=seen.pop)
+    shows = command("congestion_report", pop=seen.pop)
+    if seen.damaged:
+        yield f"no round goes on: {one_line(seen.damaged)}; {back} begins anew"
+    if seen.pending and seen.decisions:
+        hosts = ", ".join(seen.pending[:5]) + (" ..." if len(seen.pending) > 5 else "")
+        yield f"not taken back on {len(seen.pending)} hosts ({hosts}); {back} tries again"
+    if seen.silent_for > STALE and seen.decisions:
+        why = f": {seen.decisions.newest.problem}" if seen.decisions.newest.problem else ""
+        yield f"no good round for {roughly(round(seen.silent_for))}{one_line(why)}; {shows}"

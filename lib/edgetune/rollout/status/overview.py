@@ -82,7 +82,8 @@ def quarantined(head: Head) -> Iterator[Need]:
 def measuring(head: Head, now: float) -> Iterator[Need]:
     """A measurement of capacity that nobody goes on with; its weights are to be returned."""
     if head.measuring and head.left_measuring(now):
-        lent = ", ".join(f"{host} (was {own.before})" for host, own in head.measuring.lent.items())
+        weights = head.measuring.lent.items()
+        lent = ", ".join(f"{host} (was {weight.before})" for host, weight in weights)
         text = f"WEIGHTS NOT RETURNED: {lent}" if lent else "MEASUREMENT LEFT"
         back = command("recover_rollout", rollout=head.id)
         yield Need(Urgency.OVERDUE, text, {"return": back})
@@ -92,12 +93,12 @@ def awaiting(head: Head, present: Present) -> Iterator[Need]:
     """A verdict of which a person has to decide what follows, or a hand-over that was begun and
     did not reach every host."""
     if head.state in (State.HELD, State.HANDING_OVER):
-        found = head.verdict if head.state == State.HELD else None
+        verdict = head.verdict if head.state == State.HELD else None
         word = "HELD for" if head.state == State.HELD else "HANDING OVER for"
         text = f"{word} {present.lasts}"
         # What holds it comes last in a long sentence, which is cut here.
-        why = found.reason.rpartition("; but ")[2] if found else ""
-        text += f", {spoken(found.verdict)}: {_short(why)}" if found else ""
+        why = verdict.reason.rpartition("; but ")[2] if verdict else ""
+        text += f", {spoken(verdict.verdict)}: {_short(why)}" if verdict else ""
         yield Need(Urgency.HELD, text, ways_out(head))
 
 
@@ -124,23 +125,23 @@ def unreadable(each: Unreadable) -> Need:
     return Need(Urgency.DAMAGED, f"DAMAGED: {_short(each.why)}", {"give it up": gives_up})
 
 
-def of_rounds(own: SeenRounds) -> Iterator[Need]:
+def of_rounds(seen: SeenRounds) -> Iterator[Need]:
     """What rounds of congestion control need a person for."""
-    back = command("roll_back_congestion", pop=own.pop)
-    shows = {"all of it": command("congestion_report", pop=own.pop)}
-    if own.damaged:
-        text = f"DAMAGED: {_short(own.damaged)}"
+    back = command("roll_back_congestion", pop=seen.pop)
+    shows = {"all of it": command("congestion_report", pop=seen.pop)}
+    if seen.damaged:
+        text = f"DAMAGED: {_short(seen.damaged)}"
         yield Need(Urgency.DAMAGED, text, {"take back, begin anew": back})
-    if own.pending:
-        text = f"NOT TAKEN BACK on {few(own.pending, ', ')}"
+    if seen.pending:
+        text = f"NOT TAKEN BACK on {few(seen.pending, ', ')}"
         yield Need(Urgency.QUARANTINED, text, {"try again": back})
-    if own.taken_back:
-        goes_on = command("resume_congestion", pop=own.pop)
+    if seen.taken_back:
+        goes_on = command("resume_congestion", pop=seen.pop)
         yield Need(Urgency.HELD, "TAKEN BACK as harm", {**shows, "resume": goes_on})
-    if own.silent_for > ROUNDS_STALE:
-        yield Need(Urgency.STALE, f"NO ROUND for {span(own.silent_for)}", shows)
-    if own.missing:
-        yield Need(Urgency.STALE, f"NOT ON {few(own.missing, ', ')}", shows)
+    if seen.silent_for > ROUNDS_STALE:
+        yield Need(Urgency.STALE, f"NO ROUND for {span(seen.silent_for)}", shows)
+    if seen.missing:
+        yield Need(Urgency.STALE, f"NOT ON {few(seen.missing, ', ')}", shows)
 
 
 def _releases(head: Head, hosts: Sequence[str]) -> dict[str, str]:
@@ -194,13 +195,13 @@ class Overview:
         self.seen, self._context, self._now = seen, seen.context, seen.now
         self._ownerless = ownerless
         pops = {head.pop for head in seen.heads} if seen.filtered else seen.pauses
-        self._pauses = {pop: own for pop, own in seen.pauses.items() if pop in pops}
+        self._pauses = {pop: pauses for pop, pauses in seen.pauses.items() if pop in pops}
         self._rounds = [] if seen.filtered else self._read_rounds()
 
     @property
     def needed_rules(self) -> dict[str, str]:
         """The rules that what goes on needs, each with what does not happen without it."""
-        rounds = RULES if any(own.is_tuning for own in self._rounds) else {}
+        rounds = RULES if any(each.is_tuning for each in self._rounds) else {}
         return {**needed_rules(self.seen.heads), **rounds}
 
     def entries(self) -> list[Entry]:
@@ -213,8 +214,8 @@ class Overview:
             Entry(each.pop or "any PoP", "", "", [unreadable(each)]) for each in seen.damaged
         ]
         entries += [
-            Entry(own.pop, ROUNDS, "" if own.damaged else own.line, [*of_rounds(own)])
-            for own in self._rounds
+            Entry(each.pop, ROUNDS, "" if each.damaged else each.line, [*of_rounds(each)])
+            for each in self._rounds
         ]
         return sorted(entries, key=lambda entry: (entry.urgency, entry.name))
 
@@ -272,11 +273,11 @@ def _state(context: Context, head: Head, present: Present) -> str:
     """What it does; of one that waits for a person, its need says it."""
     if head.state in ENDED:
         return _end(head, present)
-    told = "" if head.state in (State.HELD, State.HANDING_OVER) else present.line
+    line = "" if head.state in (State.HELD, State.HANDING_OVER) else present.line
     frozen = why_frozen(context, head)
-    return "; ".join(filter(None, [told, "" if frozen in told else frozen]))
+    return "; ".join(filter(None, [line, "" if frozen in line else frozen]))
 
 
 def _end(head: Head, present: Present) -> str:
-    found = f": {spoken(head.verdict.verdict)}" if head.verdict else ""
-    return f"{spoken(head.state)} {present.lasts} ago{found}"
+    verdict = f": {spoken(head.verdict.verdict)}" if head.verdict else ""
+    return f"{spoken(head.state)} {present.lasts} ago{verdict}"

@@ -28,9 +28,9 @@ _LONGEST_REASON = 100
 _UNITS = ((2 * DAY, 3600), (600, 60))
 
 
-def lent_by(own: Measuring) -> list[tuple[str, Lent]]:
+def lent_by(measuring: Measuring) -> list[tuple[str, Lent]]:
     """The hosts that were given other weights, with these."""
-    return [(host, each) for host, each in own.lent.items() if each.given]
+    return [(host, each) for host, each in measuring.lent.items() if each.given]
 
 
 class Present:
@@ -70,8 +70,8 @@ class Present:
             return f"baseline: {_of(self.now, *head.baseline)}"
         if head.state == State.SOAKING and head.soak:
             start = head.soak[0] - self.opened.plan.options.warmup
-            told = f"soak: {_of(self.now, start, head.soak[1])}; {self._next_look}"
-            return "; ".join(filter(None, [told, self.lent]))
+            soak = f"soak: {_of(self.now, start, head.soak[1])}; {self._next_look}"
+            return "; ".join(filter(None, [soak, self.lent]))
         if head.state in CHANGES_HOSTS:
             return f"{spoken(head.state)}: {self._at_work(in_full=True)}"
         return "; ".join(filter(None, [spoken(head.state), self.lent]))
@@ -79,13 +79,14 @@ class Present:
     @property
     def lent(self) -> str:
         """That the capacity of hosts is measured, and which of them weigh more meanwhile."""
-        own = self.head.measuring
-        if own is None:
+        measuring = self.head.measuring
+        if measuring is None:
             return ""
-        told = [f"{host} weighs {each.given[-1]}, not {each.before}" for host, each in lent_by(own)]
+        lent = lent_by(measuring)
+        weights = ", ".join(f"{host} weighs {it.given[-1]}, not {it.before}" for host, it in lent)
         left = self.head.left_measuring(self.now)
         what = "nobody goes on measuring its capacity" if left else "its capacity is measured"
-        return "; ".join([what, *([", ".join(told)] if told else [])])
+        return "; ".join(filter(None, [what, weights]))
 
     @property
     def line(self) -> str:
@@ -98,8 +99,8 @@ class Present:
         if head.state == State.BASELINE:
             return self.text
         if head.state == State.SOAKING and head.soak:
-            found = head.verdict if head.looks > head.first_look else None
-            so_far = f"{spoken(found.verdict)} so far" if found else ""
+            verdict = head.verdict if head.looks > head.first_look else None
+            so_far = f"{spoken(verdict.verdict)} so far" if verdict else ""
             return "; ".join(filter(None, [f"{state}: {self._next_look}", so_far, lent]))
         if head.state in CHANGES_HOSTS:
             return f"{state}: {self._at_work(in_full=False)}"
@@ -122,15 +123,15 @@ class Present:
         if wait:
             why = "" if wait.paused else f": {shortened(wait.why, _LONGEST_REASON)}"
             return f"{name} waits for {span(self.now - wait.since)}{why}"
-        told = f"{name}, {several(len(out_of_service(self.batches)), 'host')} out"
+        text = f"{name}, {several(len(out_of_service(self.batches)), 'host')} out"
         silent = silence_text(batch)
-        return "; ".join(filter(None, [f"{told}: {_steps(batch)}", silent])) if in_full else told
+        return "; ".join(filter(None, [f"{text}: {_steps(batch)}", silent])) if in_full else text
 
     @property
     def _next_look(self) -> str:
         if self.soak.has_decided:
-            found = self.head.verdict
-            return f"decided: {spoken(found.decision)}" if found else "decided"
+            verdict = self.head.verdict
+            return f"decided: {spoken(verdict.decision)}" if verdict else "decided"
         if self.soak.waits_for_ring:
             return waits_text(self.head.ring)
         end, of = self.soak.next_end, self.opened.plan.options.planned_looks
@@ -152,13 +153,13 @@ def span(seconds: float) -> str:
 
 def _steps(batch: Batch) -> str:
     """Where its hosts stand that it has in hand."""
-    found: dict[str, list[str]] = {}
+    hosts: dict[str, list[str]] = {}
     for name, host in batch.hosts.items():
         if host.step not in (*UNTOUCHED_STEPS, "done"):
             step = spoken(host.step) + " {}" + (f" ({host.awaited})" if host.awaited else "")
-            found.setdefault(step, []).append(name)
-    told = "; ".join(step.replace("{}", ", ".join(names), 1) for step, names in found.items())
-    return told or ("checking hosts" if batch.at("done") else "beginning")
+            hosts.setdefault(step, []).append(name)
+    text = "; ".join(step.replace("{}", ", ".join(names), 1) for step, names in hosts.items())
+    return text or ("checking hosts" if batch.at("done") else "beginning")
 
 
 def _of(now: float, start: float, end: float) -> str:

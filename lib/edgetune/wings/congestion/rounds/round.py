@@ -27,12 +27,7 @@ from edgetune.base.durations import DAY, duration
 from edgetune.base.errors import FencedError, InputError, RefusedError, SourceError
 from edgetune.base.sanitize import shortened
 from edgetune.site.inventory import Pop
-from edgetune.wings.congestion.blocks import (
-    changes_of,
-    compare_blocks,
-    counts,
-    is_on,
-)
+from edgetune.wings.congestion.blocks import changes_of, compare_blocks, counts, is_on
 from edgetune.wings.congestion.configuration import (
     Limits,
     make_configuration,
