@@ -81,11 +81,16 @@ def test_every_rule_exists(page: str) -> None:
     assert {name.partition(".")[2] for name in enabled if "$" not in name} <= names
 
 
-def test_one_line_enables_every_rule_that_ships_disabled() -> None:
+# It retires a tuning from the whole fleet.
+APART = "retire_harmful"
+
+
+def test_one_line_enables_every_rule_that_ships_disabled_but_one() -> None:
     (line,) = (text for text in code(PAGES["docs/how-to/automation.md"]) if text.startswith(LOOP))
     shown = line.partition(";")[0].split()[3:]
     rules = {path.stem: load_yaml(path) for path in (ROOT / "rules").glob("*.yaml")}
-    assert sorted(shown) == sorted(name for name, rule in rules.items() if not rule["enabled"])
+    disabled = (name for name, rule in rules.items() if not rule["enabled"])
+    assert sorted([*shown, APART]) == sorted(disabled)
 
 
 def test_the_kill_switch_is_called_by_its_key() -> None:
