@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from edgetune.base.clock import wall
-from edgetune.base.documents.effect import KeptEffect, Part
+from edgetune.base.documents.effect import KeptEffect, Part, effect_key
 from edgetune.base.documents.head import Entry
 from edgetune.base.documents.past import Past, Standing, Tried, past_key
 from edgetune.base.documents.words import Verdict
 from edgetune.base.durations import DAY
-from edgetune.base.errors import InputError, SourceError
+from edgetune.base.errors import InputError, RefusedError, SourceError
 from edgetune.rollout.evidence.harm import DailyRates, days_until_today
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.record.changes import changes_of
@@ -129,6 +129,44 @@ def test_the_guard_tells_the_next_pop_of_its_rings(world: EmptyWorld) -> None:
     assert [own["pop"] for own in told(world, guard)] == ["p01"]
 
 
+def test_the_next_pop_waits_until_the_tuning_is_taken_back(world: EmptyWorld) -> None:
+    sampled(world, 1.25)
+    # The rollout has no plan, which its own checks complain of.
+    guard = Guard(str)
+    assert [own["pop"] for own in told(world, guard)] == ["p00"]
+    of_it = {"stamp": "20261120T100727-7a54", "tuning": "guilty", "plan": ""}
+    states = [Entry(since(0), "complete", "", ""), Entry(wall(), "rolling_back", "", "")]
+    put(world, "p00", "rolling_back", **of_it, history=states)
+    assert told(world, guard) == []
+    put(
+        world,
+        "p00",
+        "rolled_back",
+        **of_it,
+        history=[*states, Entry(wall(), "rolled_back", "", "")],
+    )
+    assert [own["pop"] for own in told(world, guard)] == ["p01"]
+
+
+def test_what_was_taken_back_costs_the_guard_no_request(
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled(world, 1.25)
+    guard = Guard(refuse)
+    told(world, guard)
+    for pop in HARMED[:5]:
+        back = Tried(f"{pop}-20261120T100727-7a54", wall(), "retired")
+        world.context.store.put(
+            past_key(pop), Past(1, back.rollout, {}, {"guilty": back}).document()
+        )
+        judged(world, pop, "guilty", back.rollout, since(0))
+    asked: list[str] = []
+    listed = world.context.store.list
+    monkeypatch.setattr(world.context.store, "list", lambda key: asked.append(key) or listed(key))
+    assert [own["pop"] for own in told(world, guard)] == ["p05"]
+    assert not [key for key in asked if key.startswith(effect_key())]
+
+
 def test_the_guard_reads_a_part_at_each_look(
     world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,15 +187,16 @@ def test_days_without_samples_are_absent(world: EmptyWorld) -> None:
     assert not np.isfinite(rates.of(POPS, days, "health_slowest")).any()
 
 
+@pytest.mark.parametrize("problem", [SourceError, RefusedError])
 def test_a_source_that_is_away_is_told_and_hides_no_other_pop(
-    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch, problem: type[Exception]
 ) -> None:
     sampled(world, 1.25)
     thinned = world.context.samples.thinned
 
     def away(pop: str, *window: float) -> Any:
         if pop == "p15":
-            raise SourceError("p15: no answer")
+            raise problem("p15: no answer")
         return thinned(pop, *window)
 
     monkeypatch.setattr(world.context.samples, "thinned", away)
