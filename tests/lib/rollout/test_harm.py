@@ -116,6 +116,7 @@ def test_what_is_everywhere_is_laid_at_no_door(world: EmptyWorld) -> None:
 
 def test_the_guard_tells_the_next_pop_of_its_rings(world: EmptyWorld) -> None:
     sampled(world, 1.25)
+    stands(world, "gone", {"guilty": since(-2)})
     guard = Guard(refuse)
     (own,) = told(world, guard)
     assert (own["tuning"], own["pop"], own["pops"]) == ("guilty", "p00", HARMED)
@@ -138,14 +139,11 @@ def test_the_next_pop_waits_until_the_tuning_is_taken_back(world: EmptyWorld) ->
     states = [Entry(since(0), "complete", "", ""), Entry(wall(), "rolling_back", "", "")]
     put(world, "p00", "rolling_back", **of_it, history=states)
     assert told(world, guard) == []
-    put(
-        world,
-        "p00",
-        "rolled_back",
-        **of_it,
-        history=[*states, Entry(wall(), "rolled_back", "", "")],
-    )
-    assert [own["pop"] for own in told(world, guard)] == ["p01"]
+    states += [Entry(wall(), "rolled_back", "", "")]
+    put(world, "p00", "rolled_back", **of_it, history=states)
+    handed = [Entry(since(0), "complete", "", ""), Entry(wall(), "handed_over", "", "")]
+    put(world, "p01", "handed_over", **of_it, history=handed)
+    assert [own["pop"] for own in told(world, guard)] == ["p02"]
 
 
 def test_what_was_taken_back_costs_the_guard_no_request(

@@ -7,9 +7,10 @@ Each look of the guard reads the samples of a few days of PoPs, so it keeps no o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from edgetune.base import clock
+from edgetune.base.documents.head import Head
 from edgetune.base.documents.words import State
 from edgetune.base.durations import DAY
 from edgetune.base.sanitize import command, one_line
@@ -20,6 +21,8 @@ from edgetune.rollout.record.heads import living_heads
 
 _SECONDS = 2.0
 """Of a look, in which samples are read."""
+_NOT_RETIRED = (State.PROMOTING, State.HANDING_OVER, State.HANDED_OVER)
+"""States in which a tuning stands, and cannot be retired."""
 
 
 class Tracing:
@@ -42,7 +45,7 @@ class Tracing:
             return
         heads = living_heads(context)
         going = {head.tuning for head in heads if head.state == State.ROLLING_BACK}
-        standing = [own for own in changes_of(context, gone=False) if own.until == math.inf]
+        standing = _retirable(context, heads)
         for tuning, evidence in self._accused.items():
             pops = [own.pop for own in standing if own.tuning == tuning]
             if pops and tuning not in going:
@@ -70,6 +73,18 @@ class Tracing:
             for name, own in reversed(found)
             if own.is_accused
         }
+
+
+def _retirable(context: Context, heads: Sequence[Head]) -> list[Stood]:
+    """What stands and can be retired, in the order in which it was promoted."""
+    kept = {(head.tuning, head.pop) for head in heads if head.state in _NOT_RETIRED}
+    # The archive remembers PoPs that the inventory has no more.
+    pops = {*context.known_inventory.pop_names()}
+    return [
+        own
+        for own in changes_of(context, gone=False)
+        if own.until == math.inf and own.pop in pops and (own.tuning, own.pop) not in kept
+    ]
 
 
 def _payload(context: Context, tuning: str, pops: list[str], evidence: str) -> dict[str, object]:
