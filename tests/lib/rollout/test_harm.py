@@ -107,6 +107,15 @@ def test_the_tuning_that_did_it_is_named_with_the_commands(world: EmptyWorld) ->
         world.run("trace_harm", metric="cpu")
 
 
+def test_what_takes_too_long_to_read_is_told(
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled(world, 1.25)
+    assert "none were read" not in world.run("trace_harm")["message"]
+    monkeypatch.setattr("edgetune.report.steps.trace_harm._LONGEST", 0.0)
+    assert world.run("trace_harm")["message"].endswith("; of some PoPs none were read in 0s")
+
+
 def test_what_is_everywhere_is_laid_at_no_door(world: EmptyWorld) -> None:
     sampled(world, 1.0, ambient=1.4)
     found = world.run("trace_harm")
