@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import TypedDict
 
@@ -44,7 +45,7 @@ def trace_harm(context: Context, metric: str = "") -> TraceResult:
         begin = "harm  " if own.is_accused else "  "
         lines += folded(evidence(name, context.catalogue[name], own), WIDTH, begin, "    ")
     for tuning in accused:
-        pops = [own.pop for own in changes if own.tuning == tuning]
+        pops = [own.pop for own in changes if own.tuning == tuning and own.until == math.inf]
         lines += [command("retire_tuning", pop=pop, tuning=tuning) for pop in pops]
     told = ", ".join(accused) or "no change explains it"
     since = utc(days.start * DAY)
