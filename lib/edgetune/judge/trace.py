@@ -37,6 +37,7 @@ _ONE_MORE = 3.0
 """By how much, as a logarithm, harm that began later has to be likelier than harm at once."""
 _DRAWS, _AT_ONCE = 499, 100
 _ROUNDS = 30
+_HALF = 0.5
 _NOTHING, _LEAST = 1e-9, 1.0
 _NORMAL = 1.96
 
@@ -88,16 +89,17 @@ def suspects(harm: Array, changes: Sequence[Change]) -> list[Suspect]:
     """The changes that can be told from all others and from what is ambient, the likeliest first.
 
     ``harm`` has the logarithms of rates, larger where worse, of shape (pops, days); NaN is not
-    known.
+    known. A PoP tells nothing of which less than half of the days are known that any PoP tells.
     """
     known = np.isfinite(harm)
+    known &= known.sum(axis=1, keepdims=True) >= max(1.0, _HALF * known.any(axis=0).sum())
     tried = [*_candidates(changes, known)]
     if not tried:
         return []
     columns = np.stack([own.column.ravel() for own in tried])
     steps = [_within(_stands(own, 0, known.shape), known) for own in changes]
     rates = _within(harm, known)
-    chance = _by_chance(_without(rates, steps), columns)
+    chance = _by_chance(_without(rates, _basis(steps)), columns, known)
     spread = np.maximum(chance.std(axis=0), _NOTHING)
     scores, worst = columns @ rates.ravel() / spread, (chance / spread).max(axis=1)
     days = np.array([own.days for own in tried])
@@ -117,12 +119,13 @@ def suspects(harm: Array, changes: Sequence[Change]) -> list[Suspect]:
 def _candidates(changes: Sequence[Change], known: Array) -> Iterator[_Candidate]:
     """Without those that nothing tells from the others, or from what is everywhere."""
     steps = [_within(_stands(own, 0, known.shape), known) for own in changes]
+    every = _basis(steps)
     for number, change in enumerate(changes):
+        others = _basis(steps[:number] + steps[number + 1 :])
         for days in range(LONGEST + 1):
-            # What a change did at once was judged then: it is taken out, unless that is the harm.
-            at_once = steps if days else steps[:number] + steps[number + 1 :]
             stands = _stands(change, days, known.shape) & known
-            column = _without(_within(stands, known), at_once)
+            # What a change did at once was judged then: it is taken out, unless that is the harm.
+            column = _without(_within(stands, known), every if days else others)
             if (column**2).sum() > _LEAST:
                 yield _Candidate(change, days, stands, column)
 
@@ -147,26 +150,41 @@ def _within(values: Array, known: Array) -> Array:
     return found
 
 
-def _without(values: Array, columns: Sequence[Array]) -> Array:
-    """What the columns do not explain."""
-    if not columns:
+def _basis(columns: Sequence[Array]) -> Array:
+    """Orthogonal columns that explain what these do, of shape (pops x days, any)."""
+    some = [own.ravel() for own in columns if np.abs(own).max() > _NOTHING]
+    if not some:
+        return np.zeros((columns[0].size if columns else 1, 0))
+    basis, size, _ = np.linalg.svd(np.stack(some, axis=1), full_matrices=False)
+    return basis[:, size > _NOTHING]
+
+
+def _without(values: Array, basis: Array) -> Array:
+    """What the columns of a basis do not explain."""
+    if not basis.shape[1]:
         return values
-    basis, size, _ = np.linalg.svd(
-        np.stack([own.ravel() for own in columns], axis=1), full_matrices=False
-    )
-    basis = basis[:, size > _NOTHING]
     return values - (basis @ (basis.T @ values.ravel())).reshape(values.shape)
 
 
-def _by_chance(rates: Array, columns: Array) -> Array:
+def _by_chance(rates: Array, columns: Array, known: Array) -> Array:
     """How bad each candidate looks where PoPs have each other's rates: (draws, columns)."""
-    dice = np.random.default_rng(0)
+    dice, told = np.random.default_rng(0), known.any(axis=1)
+    rates = np.array([_filled(*own) for own in zip(rates[told], known[told])])
+    columns = columns.reshape(len(columns), *known.shape)[:, told].reshape(len(columns), -1)
     found = []
     for first in range(0, _DRAWS, _AT_ONCE):
         count = min(_AT_ONCE, _DRAWS - first)
         drawn = np.stack([rates[dice.permutation(len(rates))].ravel() for _ in range(count)])
         found.append(drawn @ columns.T)
     return np.concatenate(found)
+
+
+def _filled(rates: Array, known: Array) -> Array:
+    """The rates of a PoP with its known days again where a day is absent: a zero there would make
+    chance look smaller than it is."""
+    filled = rates.copy()
+    filled[~known] = np.resize(rates[known], int((~known).sum()))
+    return filled
 
 
 def _votes(scores: Array, days: Array) -> Array:

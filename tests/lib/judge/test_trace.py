@@ -119,3 +119,28 @@ def test_the_evidence_is_one_sentence() -> None:
     assert evidence("packets", METRICS["packets"], own).startswith(
         "packets −9.1 % (−13 % to −4.8 %)"
     )
+
+
+def test_pops_without_samples_make_chance_no_smaller(fleet: tuple[Array, list[Change]]) -> None:
+    harm, changes = fleet
+    harm += 0.02 * later(changes[1], 3)
+    absent = np.full((3 * POPS, DAYS), np.nan)
+    # Most of its days are absent, so it tells nothing.
+    absent[0, -9:] = 5.0
+    never, stands = np.full(len(absent), np.nan), np.full(len(absent), np.inf)
+    wider = [
+        Change(own.tuning, np.append(own.since, never), np.append(own.until, stands))
+        for own in changes
+    ]
+    assert suspects(np.concatenate([harm, absent]), wider) == suspects(harm, changes)
+
+
+def test_absent_days_make_chance_no_smaller() -> None:
+    since = np.full(POPS, np.nan)
+    since[16:20] = [11, 12, 13, 14]
+    own, dice, few = Change("one", since, np.full(POPS, np.inf)), np.random.default_rng(0), 0
+    for _ in range(60):
+        harm = dice.normal(0, 0.1, (POPS, 20))
+        harm[:16, 10:] = np.nan
+        few += suspects(harm, [own])[0].p <= 0.05
+    assert few <= 8

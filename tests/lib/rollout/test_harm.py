@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from edgetune.base.clock import wall
-from edgetune.base.documents.effect import KeptEffect, Part
+from edgetune.base.documents.effect import KeptEffect, Part, effect_key
 from edgetune.base.documents.head import Entry
 from edgetune.base.documents.past import Past, Standing, Tried, past_key
 from edgetune.base.documents.words import Verdict
 from edgetune.base.durations import DAY
-from edgetune.base.errors import InputError, SourceError
+from edgetune.base.errors import InputError, RefusedError, SourceError
 from edgetune.rollout.evidence.harm import DailyRates, days_until_today
 from edgetune.rollout.guard import Guard
 from edgetune.rollout.record.changes import changes_of
@@ -63,6 +63,14 @@ def judged(world: EmptyWorld, pop: str, tuning: str, rollout: str, at: float) ->
     world.context.store.put(kept.key, kept.document())
 
 
+def retired(world: EmptyWorld, pop: str) -> None:
+    """``guilty``, from the first of its PoPs."""
+    back = Tried(f"{pop}-20261120T100727-7a54", wall(), "retired")
+    past = Past(1, back.rollout, {}, {"guilty": back})
+    world.context.store.put(past_key(pop), past.document())
+    judged(world, pop, "guilty", back.rollout, since(0))
+
+
 def sampled(world: EmptyWorld, harm: float, ambient: float = 1.0, without: float = 0) -> None:
     """Each host six hours apart; what ``guilty`` harms drops so many times as much."""
     dice, today = np.random.default_rng(3), wall() // DAY
@@ -102,9 +110,22 @@ def test_the_tuning_that_did_it_is_named_with_the_commands(world: EmptyWorld) ->
     text = " ".join(found["text"].split())
     assert "harm listen_drops +2" in text and "with guilty on 8 PoPs from 2 days after it" in text
     assert "retire_tuning pop=p00 tuning=guilty" in found["text"].splitlines()[-8]
+    retired(world, "p00")
+    again = world.run("trace_harm")
+    shown = [line for line in again["text"].splitlines() if "retire_tuning" in line]
+    assert again["accused"] == ["guilty"] and len(shown) == 7 and "pop=p01" in shown[0]
     assert world.run("trace_harm", metric="health_p99")["suspects"] == []
     with pytest.raises(InputError, match="metric: is none of packet_drops, listen_drops"):
         world.run("trace_harm", metric="cpu")
+
+
+def test_what_takes_too_long_to_read_is_told(
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled(world, 1.25)
+    assert "none were read" not in world.run("trace_harm")["message"]
+    monkeypatch.setattr("edgetune.report.steps.trace_harm._LONGEST", 0.0)
+    assert world.run("trace_harm")["message"].endswith("; of some PoPs none were read in 0s")
 
 
 def test_what_is_everywhere_is_laid_at_no_door(world: EmptyWorld) -> None:
@@ -116,17 +137,50 @@ def test_what_is_everywhere_is_laid_at_no_door(world: EmptyWorld) -> None:
 
 def test_the_guard_tells_the_next_pop_of_its_rings(world: EmptyWorld) -> None:
     sampled(world, 1.25)
+    stands(world, "gone", {"guilty": since(-2)})
     guard = Guard(refuse)
     (own,) = told(world, guard)
     assert (own["tuning"], own["pop"], own["pops"]) == ("guilty", "p00", HARMED)
     assert own["command"].endswith("retire_tuning pop=p00 tuning=guilty") and own["first"]
     assert own["reason"].startswith(own["evidence"]) and own["channel"] == "edge"
     assert told(world, guard) == []
-    back = Tried("p00-20261120T100727-7a54", wall(), "retired")
-    past = Past(1, back.rollout, {}, {"guilty": back})
-    world.context.store.put(past_key("p00"), past.document())
-    judged(world, "p00", "guilty", back.rollout, since(0))
+    retired(world, "p00")
     assert [own["pop"] for own in told(world, guard)] == ["p01"]
+
+
+def test_the_next_pop_waits_until_the_tuning_is_taken_back(world: EmptyWorld) -> None:
+    sampled(world, 1.25)
+    # The rollout has no plan, which its own checks complain of.
+    guard = Guard(str)
+    assert [own["pop"] for own in told(world, guard)] == ["p00"]
+    of_it = {"stamp": "20261120T100727-7a54", "tuning": "guilty", "plan": ""}
+    states = [Entry(since(0), "complete", "", ""), Entry(wall(), "rolling_back", "", "")]
+    put(world, "p00", "rolling_back", **of_it, history=states)
+    assert told(world, guard) == []
+    states += [Entry(wall(), "rolled_back", "", "")]
+    put(world, "p00", "rolled_back", **of_it, history=states)
+    handed = [Entry(since(0), "complete", "", ""), Entry(wall(), "handed_over", "", "")]
+    put(world, "p01", "handed_over", **of_it, history=handed)
+    assert [own["pop"] for own in told(world, guard)] == ["p02"]
+
+
+def test_what_was_taken_back_costs_the_guard_no_request(
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled(world, 1.25)
+    guard = Guard(refuse)
+    told(world, guard)
+    for pop in HARMED[:5]:
+        back = Tried(f"{pop}-20261120T100727-7a54", wall(), "retired")
+        world.context.store.put(
+            past_key(pop), Past(1, back.rollout, {}, {"guilty": back}).document()
+        )
+        judged(world, pop, "guilty", back.rollout, since(0))
+    asked: list[str] = []
+    listed = world.context.store.list
+    monkeypatch.setattr(world.context.store, "list", lambda key: asked.append(key) or listed(key))
+    assert [own["pop"] for own in told(world, guard)] == ["p05"]
+    assert not [key for key in asked if key.startswith(effect_key())]
 
 
 def test_the_guard_reads_a_part_at_each_look(
@@ -149,15 +203,16 @@ def test_days_without_samples_are_absent(world: EmptyWorld) -> None:
     assert not np.isfinite(rates.of(POPS, days, "health_slowest")).any()
 
 
+@pytest.mark.parametrize("problem", [SourceError, RefusedError])
 def test_a_source_that_is_away_is_told_and_hides_no_other_pop(
-    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch
+    world: EmptyWorld, monkeypatch: pytest.MonkeyPatch, problem: type[Exception]
 ) -> None:
     sampled(world, 1.25)
     thinned = world.context.samples.thinned
 
     def away(pop: str, *window: float) -> Any:
         if pop == "p15":
-            raise SourceError("p15: no answer")
+            raise problem("p15: no answer")
         return thinned(pop, *window)
 
     monkeypatch.setattr(world.context.samples, "thinned", away)

@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import TypedDict
 
-from edgetune.base.durations import DAY, utc
+from edgetune.base.durations import DAY, duration, utc
 from edgetune.base.names import several
 from edgetune.base.sanitize import command
 from edgetune.report.findings import WIDTH, folded
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.harm import DailyRates, days_until_today, traced
 from edgetune.rollout.record.changes import changes_of
+
+_LONGEST = 480.0
+"""Seconds in which samples are read; the action may take 600."""
 
 
 class TraceResult(TypedDict):
@@ -36,7 +40,7 @@ def trace_harm(context: Context, metric: str = "") -> TraceResult:
 
     rates, days = DailyRates(), days_until_today(context)
     changes = changes_of(context)
-    rates.read(context, days)
+    is_whole = rates.read(context, days, _LONGEST)
     found = traced(context, rates, changes, days, metric)
     accused = {own.tuning: None for _, own in found if own.is_accused}
     lines = []
@@ -44,11 +48,12 @@ def trace_harm(context: Context, metric: str = "") -> TraceResult:
         begin = "harm  " if own.is_accused else "  "
         lines += folded(evidence(name, context.catalogue[name], own), WIDTH, begin, "    ")
     for tuning in accused:
-        pops = [own.pop for own in changes if own.tuning == tuning]
+        pops = [own.pop for own in changes if own.tuning == tuning and own.until == math.inf]
         lines += [command("retire_tuning", pop=pop, tuning=tuning) for pop in pops]
     told = ", ".join(accused) or "no change explains it"
     since = utc(days.start * DAY)
-    message = f"{told}: {several(len(changes), 'promotion')}, samples since {since}"
+    left = "" if is_whole else f"; of some PoPs none were read in {duration(_LONGEST)}"
+    message = f"{told}: {several(len(changes), 'promotion')}, samples since {since}{left}"
     return {
         "suspects": [{"metric": name, **asdict(own)} for name, own in found],
         "accused": [*accused],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from edgetune.base import clock
 from edgetune.base.documents.metric import Metric
 from edgetune.base.durations import DAY
-from edgetune.base.errors import InputError, SourceError
+from edgetune.base.errors import EdgetuneError, InputError, StoreError
 from edgetune.rollout.context import Context
 from edgetune.rollout.record.changes import Stood
 
@@ -40,7 +40,7 @@ def days_until_today(context: Context) -> range:
 class DailyRates:
     """What rates PoPs had on whole days, each read once.
 
-    ``unknown`` says by PoP why its source does not tell; such a PoP is asked again the next day.
+    ``unknown`` says by PoP why its samples are not known; such a PoP is asked again the next day.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class DailyRates:
         known."""
         ends = clock.monotonic() + seconds
         self._known = {key: own for key, own in self._known.items() if key[1] in days}
-        for pop in context.inventory.pop_names():
+        for pop in context.known_inventory.pop_names():
             for day in days:
                 if (pop, day) in self._known or pop in self.unknown:
                     continue
@@ -60,7 +60,9 @@ class DailyRates:
                     return False
                 try:
                     self._known[pop, day] = _rates(context, pop, day)
-                except SourceError as error:
+                except StoreError:
+                    raise
+                except EdgetuneError as error:
                     self.unknown[pop] = str(error)
         return True
 
@@ -82,7 +84,7 @@ def _rates(context: Context, pop: str, day: int) -> dict[str, float]:
     from edgetune.judge.series import read_window
 
     start, end = day * float(DAY), (day + 1) * float(DAY)
-    hosts = [host.name for host in context.inventory.pop(pop).hosts]
+    hosts = [host.name for host in context.known_inventory.pop(pop).hosts]
     known = context.catalogue
     metrics = {name: known[name] for name in HARMS if name in known}
     # Of a metric that is counted per packet here and per second there, days cannot be compared.
@@ -119,7 +121,7 @@ def traced(
         raise InputError("parameter", "metric", f"is none of {', '.join(HARMS)}")
     from edgetune.judge.trace import suspects
 
-    pops, found = context.inventory.pop_names(), []
+    pops, found = context.known_inventory.pop_names(), []
     columns = _columns(changes, pops, days)
     looked_at = [name for name in HARMS if metric in ("", name) and name in context.catalogue]
     for name in looked_at:

@@ -7,17 +7,22 @@ Each look of the guard reads the samples of a few days of PoPs, so it keeps no o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from edgetune.base import clock
+from edgetune.base.documents.head import Head
+from edgetune.base.documents.words import State
 from edgetune.base.durations import DAY
 from edgetune.base.sanitize import command, one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.harm import DailyRates, days_until_today, traced
 from edgetune.rollout.record.changes import Stood, changes_of
+from edgetune.rollout.record.heads import living_heads
 
 _SECONDS = 2.0
 """Of a look, in which samples are read."""
+_NOT_RETIRED = (State.PROMOTING, State.HANDING_OVER, State.HANDED_OVER)
+"""States in which a tuning stands, and cannot be retired."""
 
 
 class Tracing:
@@ -31,16 +36,19 @@ class Tracing:
 
     def look(self, context: Context) -> Iterator[dict[str, object]]:
         """The payload for each tuning that is accused, with the PoP that has it longest of those
-        where it stands: as it is retired there, the next one of its rings has its turn."""
+        where it stands. Once it is taken back there the next one of its rings has its turn; while
+        that goes on, none has."""
         self._begin(int(clock.wall() // DAY))
         if self._accused is None:
             self._accused = self._judge(context)
         if not self._accused:
             return
-        standing = [own for own in changes_of(context) if own.until == math.inf]
+        heads = living_heads(context)
+        going = {head.tuning for head in heads if head.state == State.ROLLING_BACK}
+        standing = _retirable(context, heads)
         for tuning, evidence in self._accused.items():
             pops = [own.pop for own in standing if own.tuning == tuning]
-            if pops:
+            if pops and tuning not in going:
                 yield _payload(context, tuning, pops, evidence)
 
     def _begin(self, day: int) -> None:
@@ -65,6 +73,18 @@ class Tracing:
             for name, own in reversed(found)
             if own.is_accused
         }
+
+
+def _retirable(context: Context, heads: Sequence[Head]) -> list[Stood]:
+    """What stands and can be retired, in the order in which it was promoted."""
+    kept = {(head.tuning, head.pop) for head in heads if head.state in _NOT_RETIRED}
+    # The archive remembers PoPs that the inventory has no more.
+    pops = {*context.known_inventory.pop_names()}
+    return [
+        own
+        for own in changes_of(context, gone=False)
+        if own.until == math.inf and own.pop in pops and (own.tuning, own.pop) not in kept
+    ]
 
 
 def _payload(context: Context, tuning: str, pops: list[str], evidence: str) -> dict[str, object]:

@@ -35,15 +35,16 @@ class Stood:
     until: float
 
 
-def changes_of(context: Context) -> list[Stood]:
+def changes_of(context: Context, gone: bool = True) -> list[Stood]:
     """The newest of each tuning on each PoP, in the order in which they were promoted.
 
     What cannot be read is left out. So is a rollout that was taken back within a day, as it was
-    held rather than promoted, or longer than RECENT ago.
+    held rather than promoted, or longer than RECENT ago. Each that is ``gone`` is one request more:
+    without these the archive is asked once.
     """
     living = {head.id: _of_head(head) for head in living_heads(context)}
     # Of a rollout that was taken up again, the living tells more.
-    every = {**dict(_archived(context)), **living}
+    every = {**dict(_archived(context, gone)), **living}
     newest: dict[tuple[str, str], Stood] = {}
     for own in sorted(filter(None, every.values()), key=lambda own: own.since):
         if own.until - own.since >= _LEAST:
@@ -51,7 +52,7 @@ def changes_of(context: Context) -> list[Stood]:
     return sorted(newest.values(), key=lambda own: own.since)
 
 
-def _archived(context: Context) -> Iterator[tuple[str, Stood]]:
+def _archived(context: Context, gone: bool) -> Iterator[tuple[str, Stood]]:
     """Each with its rollout."""
     start, since = past_key(""), clock.wall() - RECENT
     for key, text in context.store.list(start).items():
@@ -61,7 +62,7 @@ def _archived(context: Context) -> Iterator[tuple[str, Stood]]:
             for rollout, own in past.standing.items():
                 yield rollout, Stood(own.tuning, pop, own.at, math.inf)
             for tuning, back in past.tried.items():
-                if back.at >= since:
+                if gone and back.at >= since:
                     yield from _taken_back(context, pop, tuning, back)
 
 
