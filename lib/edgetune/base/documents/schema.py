@@ -40,7 +40,7 @@ def is_other_schema(schema: Any) -> bool:
 def refuse_schema(key: str, schema: Any) -> None:
     """RefusedError for the schema of another version, DamagedError for none at all."""
     if is_other_schema(schema):
-        raise RefusedError(f"{key}: a record has schema {schema}, this edgetune {_way_out(schema)}")
+        raise RefusedError(f"{key}: a record has schema {schema}, {_way_out(schema)}")
     check_is(key, "schema", type(schema) is int and schema in _UNDERSTOOD, "is none of ours")
 
 
@@ -48,8 +48,9 @@ def _way_out(schema: int) -> str:
     carry = "carry the rollout on with"
     if schema > RECORD_SCHEMA:
         way = f"{carry} the version of the pack that wrote it, or a later one"
-        return f"understands up to {RECORD_SCHEMA}; {way}"
-    return f"understands {min(_UNDERSTOOD)} to {RECORD_SCHEMA}; {carry} 0.10, or an earlier version"
+        return f"this edgetune understands up to {RECORD_SCHEMA}; {way}"
+    span = f"{min(_UNDERSTOOD)} to {RECORD_SCHEMA}"
+    return f"this edgetune understands {span}; {carry} 0.10, or an earlier version"
 
 
 def _from_third(document: dict[str, Any]) -> dict[str, Any]:
