@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import median, quantiles
 from typing import Any
 
+from bench._table import BenchError
 from bench.congestion.path import PATHS, Link, asking, client, host, loaded, site, treat
 
 _QUEUES = {"short": 0.02, "long": 0.2}
@@ -68,4 +69,6 @@ def _answered(path: str, is_chosen: bool, clients: int) -> float:
         left = _SMALL
         while left > 0 and (part := peer.recv(1 << 16)):
             left -= len(part)
+    if left > 0:
+        raise BenchError("an answer broke off")
     return 1000 * (time.monotonic() - begun)

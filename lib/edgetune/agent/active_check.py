@@ -2,7 +2,8 @@
 """Requests of our own, for a service that tells of no others: asked on the host, evenly over time,
 and written down in a log of ours, which is read as any access log.
 
-A process asks them, until nobody has read that log for ``PATIENCE``.
+A process asks them, until that log is gone, or nobody has wanted one for ``PATIENCE``. Another
+check gets another log, and so another process.
 """
 
 import fcntl
@@ -11,7 +12,7 @@ import time
 
 from edgetune.agent.health import HealthCheck
 from edgetune.agent.host import Host
-from edgetune.agent.vocabulary.places import ACCESS_LOG_COUNTS, ACTIVE_LOG, STATE
+from edgetune.agent.vocabulary.places import ACTIVE_LOG, ACTIVE_NOTE, STATE
 
 EVERY = 0.25
 """Seconds from one request to the next: 240 a minute."""
@@ -25,6 +26,10 @@ FAILED = 599
 def start_asking(host: Host, check: HealthCheck) -> None:
     """From now on, unless a process of this host does so already."""
     host.make_directory(STATE, 0o700)
+    asked = check.asked.encode()
+    if not host.holds(ACTIVE_NOTE, asked):
+        host.remove(ACTIVE_LOG)
+    host.replace(ACTIVE_NOTE, asked, 0o600)
     with host.directory(STATE) as state:
         name = os.path.basename(ACTIVE_LOG)
         log = state.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -46,15 +51,15 @@ def _ask_alone(host: Host, check: HealthCheck, log: int) -> None:
         # The SSH connection goes on as long as somebody has its pipes.
         os.closerange(1, log)
         os.closerange(log + 1, 64)
-        ask_until_unread(host, check, log)
+        ask_until_unwanted(host, check, log)
     finally:
         os._exit(0)
 
 
-def ask_until_unread(host: Host, check: HealthCheck, log: int) -> None:
+def ask_until_unwanted(host: Host, check: HealthCheck, log: int) -> None:
     """One request after the other, each written to the open file ``log``."""
     began, due = time.time(), time.monotonic()
-    while os.fstat(log).st_nlink and time.time() - max(began, _read_at(host)) < PATIENCE:
+    while os.fstat(log).st_nlink and time.time() - max(began, _wanted_at(host)) < PATIENCE:
         # One that took long is followed by those that it kept back, but not by those of minutes.
         due = max(due, time.monotonic() - PATIENCE / 60) + EVERY
         time.sleep(max(0.0, due - time.monotonic()))
@@ -65,9 +70,9 @@ def ask_until_unread(host: Host, check: HealthCheck, log: int) -> None:
         os.write(log, b"%d %.3f\n" % (status, 1000 * (time.monotonic() - sent)))
 
 
-def _read_at(host: Host) -> float:
-    """When the log was read last."""
+def _wanted_at(host: Host) -> float:
+    """When a look last wanted them: other access logs may be read since."""
     try:
-        return os.stat(host.real(ACCESS_LOG_COUNTS)).st_mtime
+        return os.stat(host.real(ACTIVE_NOTE)).st_mtime
     except OSError:
         return 0.0

@@ -21,7 +21,7 @@ _PIECE = 65536
 class HealthCheck:
     """A URL, the name that the service is asked for ("" for the URL's), and how TLS is verified.
 
-    ``context`` is an ``ssl.SSLContext``, or None for plain HTTP.
+    ``asked`` says all of it in a line.
     """
 
     def __init__(self, url: str, name: str = "", insecure: bool = False) -> None:
@@ -31,6 +31,7 @@ class HealthCheck:
             raise ValueError("names no host")
         tls = parts.scheme == "https"
         usual = 443 if tls else 80
+        self.asked = f"{url} {name} {'insecure' if insecure else ''}".rstrip()
         self._address = (parts.hostname, parts.port or usual)
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._name = name or parts.hostname

@@ -74,13 +74,14 @@ def rolled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rolled]:
 
 def _promoted(practice: Practice) -> Record:
     """A machine that stands still may have a host found ill, and all taken back: once more then."""
-    for left in (1, 0):
+    for _ in range(2):
         done = practice.roll_out("tuning=accept_queue", *WORDS)
+        # One that was refused has no record.
+        assert done["outcome"] in ("promoted", "rolled_back"), done
         record = read_rollout(Context(practice.config), done["rollout"])
-        if not left or done["outcome"] != "rolled_back":
-            break
-    assert done["outcome"] == "promoted", [entry.reason for entry in record.head.history]
-    return record
+        if done["outcome"] == "promoted":
+            return record
+    raise AssertionError([entry.reason for entry in record.head.history])
 
 
 def _config_by_ssh(practice: Practice, folder: Path) -> dict[str, Any]:
@@ -129,6 +130,9 @@ def test_prometheus_and_the_hosts_themselves_lead_to_one_verdict(rolled: Rolled)
     assert levels(one) == pytest.approx(levels(other), rel=0.15, abs=0.001), (one, other)
 
 
+BOUND = 60.0
+"""Seconds, as the lab's configuration has it."""
+
 Spans = dict[str, list[tuple[float, float]]]
 """Since and until when, by host, in epoch seconds."""
 
@@ -140,8 +144,9 @@ def test_hosts_are_silenced_while_they_are_out(rolled: Rolled) -> None:
     assert {name: len(own) for name, own in silent.items()} == {n: len(o) for n, o in out.items()}
     for name, own in out.items():
         for (gone, back), (begin, end) in zip(own, silent[name]):
-            assert gone - 1 <= begin <= gone + 4, name
-            assert back <= end <= back + 5, name
+            assert gone - 1 <= begin < back <= end, name
+            # One that is not ended lasts for about the bound of a minute.
+            assert end < back + BOUND / 2, name
 
 
 def _out(record: Record) -> Spans:

@@ -18,7 +18,7 @@ from edgetune.agent import active_check
 from edgetune.agent.dispatch import answer
 from edgetune.agent.health import HealthCheck
 from edgetune.agent.host import Host
-from edgetune.agent.vocabulary.places import ACCESS_LOG_COUNTS, ACTIVE_LOG
+from edgetune.agent.vocabulary.places import ACTIVE_LOG, ACTIVE_NOTE
 from tests.support import ROOT
 from tests.support.agent_root import agent_root, request
 from tests.support.prometheus_api import Reply, api
@@ -94,15 +94,15 @@ class Clock:
         self.now += seconds
 
 
-def test_requests_are_spread_evenly_until_nobody_has_read_them_for_long(
+def test_requests_are_spread_evenly_until_nobody_has_wanted_them_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, log = Clock(), tmp_path / "log"
     monkeypatch.setattr(active_check, "time", clock)
     monkeypatch.setattr(active_check, "MOST_BYTES", 2000)
-    told = tmp_path / ACCESS_LOG_COUNTS[1:]
+    told = tmp_path / ACTIVE_NOTE[1:]
     told.parent.mkdir(parents=True)
-    told.write_text("{}")
+    told.write_text("")
     os.utime(told, (1300, 1300))
     asked: list[float] = []
 
@@ -114,12 +114,34 @@ def test_requests_are_spread_evenly_until_nobody_has_read_them_for_long(
             return (None, "is ill") if len(asked) % 10 == 0 else (10.0, "")
 
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    active_check.ask_until_unread(Host(str(tmp_path)), Slow("http://127.0.0.1/"), descriptor)
+    active_check.ask_until_unwanted(Host(str(tmp_path)), Slow("http://127.0.0.1/"), descriptor)
     os.close(descriptor)
     lines = log.read_text().splitlines()
     assert 1300 + active_check.PATIENCE <= clock.now < 1302 + active_check.PATIENCE
     assert len(asked) == pytest.approx((clock.now - 1000) / active_check.EVERY, abs=5)
     assert {*lines} == {"200 10.000", "599 1000.000"} and len(log.read_bytes()) <= 2020
+
+
+def test_another_check_is_asked_by_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[tuple[str, int]] = []
+    held: list[int] = []
+
+    def begin(host: Host, check: HealthCheck, log: int) -> None:
+        begun.append((check.asked, os.fstat(log).st_ino))
+        held.append(os.dup(log))
+
+    monkeypatch.setattr(active_check, "_ask_alone", begin)
+    monkeypatch.setattr(os, "fork", lambda: 0)
+    host, urls = Host(str(tmp_path)), ["http://127.0.0.1:1/"] * 2 + ["http://127.0.0.1:2/"] * 2
+    for url in urls:
+        active_check.start_asking(host, HealthCheck(url))
+    assert [url for url, _ in begun] == urls[1:3]
+    # The process of the check before sees that its log is gone.
+    assert [os.fstat(each).st_nlink for each in held] == [0, 1]
+    for each in held:
+        os.close(each)
 
 
 @pytest.mark.parametrize("fields", [{"access_log": "/var/log/a.log"}, {"health_url": None}])

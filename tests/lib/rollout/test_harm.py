@@ -63,6 +63,14 @@ def judged(world: EmptyWorld, pop: str, tuning: str, rollout: str, at: float) ->
     world.context.store.put(kept.key, kept.document())
 
 
+def retired(world: EmptyWorld, pop: str) -> None:
+    """``guilty``, from the first of its PoPs."""
+    back = Tried(f"{pop}-20261120T100727-7a54", wall(), "retired")
+    past = Past(1, back.rollout, {}, {"guilty": back})
+    world.context.store.put(past_key(pop), past.document())
+    judged(world, pop, "guilty", back.rollout, since(0))
+
+
 def sampled(world: EmptyWorld, harm: float, ambient: float = 1.0, without: float = 0) -> None:
     """Each host six hours apart; what ``guilty`` harms drops so many times as much."""
     dice, today = np.random.default_rng(3), wall() // DAY
@@ -102,6 +110,10 @@ def test_the_tuning_that_did_it_is_named_with_the_commands(world: EmptyWorld) ->
     text = " ".join(found["text"].split())
     assert "harm listen_drops +2" in text and "with guilty on 8 PoPs from 2 days after it" in text
     assert "retire_tuning pop=p00 tuning=guilty" in found["text"].splitlines()[-8]
+    retired(world, "p00")
+    again = world.run("trace_harm")
+    shown = [line for line in again["text"].splitlines() if "retire_tuning" in line]
+    assert again["accused"] == ["guilty"] and len(shown) == 7 and "pop=p01" in shown[0]
     assert world.run("trace_harm", metric="health_p99")["suspects"] == []
     with pytest.raises(InputError, match="metric: is none of packet_drops, listen_drops"):
         world.run("trace_harm", metric="cpu")
@@ -132,10 +144,7 @@ def test_the_guard_tells_the_next_pop_of_its_rings(world: EmptyWorld) -> None:
     assert own["command"].endswith("retire_tuning pop=p00 tuning=guilty") and own["first"]
     assert own["reason"].startswith(own["evidence"]) and own["channel"] == "edge"
     assert told(world, guard) == []
-    back = Tried("p00-20261120T100727-7a54", wall(), "retired")
-    past = Past(1, back.rollout, {}, {"guilty": back})
-    world.context.store.put(past_key("p00"), past.document())
-    judged(world, "p00", "guilty", back.rollout, since(0))
+    retired(world, "p00")
     assert [own["pop"] for own in told(world, guard)] == ["p01"]
     advised = world.run("trace_harm")["text"]
     assert "pop=p01" in advised and "pop=p00" not in advised

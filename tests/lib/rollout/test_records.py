@@ -90,6 +90,15 @@ def test_a_record_of_a_newer_version_is_refused_with_the_way_out(tmp_path: Path)
         world.batch(0)
 
 
+def test_a_record_of_0_1_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    world = _world(tmp_path, schema=1)
+    says = (
+        f"schema 1, this edgetune understands 2 to {RECORD_SCHEMA}; carry the rollout on with 0.10"
+    )
+    with pytest.raises(RefusedError, match=says):
+        read_rollout(world.context, ROLLOUT)
+
+
 @pytest.mark.parametrize("state", ["changing", "soaking", "rolling_back", "complete"])
 def test_a_newer_version_s_rollout_blocks_its_pop_until_it_has_ended(
     tmp_path: Path, state: str

@@ -13,6 +13,7 @@ from edgetune.agent.verbs.reboot import REBOOT_MARK
 from edgetune.agent.vocabulary.places import (
     ACCESS_LOG_COUNTS,
     ACTIVE_LOG,
+    ACTIVE_NOTE,
     AGENT,
     BIRD_NOTE,
     CONGESTION,
@@ -31,7 +32,8 @@ TUNINGS = STATE + "/tunings"
 OURS = (
     *HOOKS,
     *(AGENT, SOURCE, COMPILED, RESERVE, KEPT, PREFIX_FILE_NOTE),
-    *(FOLLOWING, REBOOT_MARK, KEEPER, BIRD_NOTE, FLAG_NOTE, ACCESS_LOG_COUNTS, ACTIVE_LOG),
+    *(FOLLOWING, REBOOT_MARK, KEEPER, BIRD_NOTE, FLAG_NOTE),
+    *(ACCESS_LOG_COUNTS, ACTIVE_LOG, ACTIVE_NOTE),
 )
 LAST = (CONGESTION_EPOCH, EPOCH)
 _DRAFT = re.compile(r"\..+\.edgetune(-[0-9a-f]{16})?")

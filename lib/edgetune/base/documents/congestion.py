@@ -122,7 +122,7 @@ class Thresholds:
         "first third does not count, and no prefix is held out. 0 for no blocks.",
         0,
         least=0,
-        most=288,
+        most=48,
     )
 
 

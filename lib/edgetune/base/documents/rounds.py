@@ -13,7 +13,7 @@ from dataclasses import field
 from edgetune import CAMPAIGN_SCHEMA, PACK
 from edgetune.base import clock
 from edgetune.base.dataclass import dataclass
-from edgetune.base.documents.congestion import ROUND, Configuration, PrefixEffect
+from edgetune.base.documents.congestion import METRICS, ROUND, Configuration, PrefixEffect
 from edgetune.base.documents.reading import Number, check_is, decoded, encoded, read_document
 from edgetune.base.errors import DamagedError
 
@@ -290,6 +290,8 @@ def read_rounds(pop: str, text: str) -> Rounds:
     for name in ("configuration", "wanted", "resting"):
         given = getattr(made, name)
         check_is(key, name, given is None or given.checksum == given.sum, "has another checksum")
+    alike = all(len(own) == len(METRICS) for row in made.rows for own in row.changes.values())
+    check_is(key, "rows", alike, "has changes of other metrics")
     return made
 
 

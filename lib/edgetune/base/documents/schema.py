@@ -23,7 +23,8 @@ _KEPT = ("verdict", "decision", "reason")
 def read_versioned(key: str, text: str) -> dict[str, Any]:
     """The fields of a stored document, as the present version writes them, without ``schema``.
 
-    DamagedError if the text is no document, RefusedError if a later version wrote it.
+    DamagedError if the text is no document, RefusedError if a version wrote it that is later, or
+    too old.
     """
     document = read_document(key, text)
     schema = document.pop("schema", None)
@@ -39,12 +40,16 @@ def is_other_schema(schema: Any) -> bool:
 def refuse_schema(key: str, schema: Any) -> None:
     """RefusedError for the schema of another version, DamagedError for none at all."""
     if is_other_schema(schema):
-        understood = f"this edgetune understands up to {RECORD_SCHEMA}"
-        raise RefusedError(
-            f"{key}: a record has schema {schema}, {understood}; "
-            "carry the rollout on with the version of the pack that wrote it, or a later one"
-        )
+        raise RefusedError(f"{key}: a record has schema {schema}, this edgetune {_way_out(schema)}")
     check_is(key, "schema", type(schema) is int and schema in _UNDERSTOOD, "is none of ours")
+
+
+def _way_out(schema: int) -> str:
+    carry = "carry the rollout on with"
+    if schema > RECORD_SCHEMA:
+        way = f"{carry} the version of the pack that wrote it, or a later one"
+        return f"understands up to {RECORD_SCHEMA}; {way}"
+    return f"understands {min(_UNDERSTOOD)} to {RECORD_SCHEMA}; {carry} 0.10, or an earlier version"
 
 
 def _from_third(document: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import field
 from edgetune.base.addresses import span_of_network
 from edgetune.base.dataclass import dataclass
 from edgetune.base.documents.congestion import SHORTEST_BLOCK, Terms, Thresholds
+from edgetune.base.documents.rounds import MOST_ROWS
 from edgetune.base.fields import Field, Fields
 from edgetune.base.options import read_options
 from edgetune.net.inventories._reading import read_own
@@ -42,7 +43,17 @@ def read_entry(below: Fields) -> Congestion:
         raise limits.wrong("leave_duty", f"is above duty, {made.thresholds.duty}")
     if 0 < made.thresholds.block < SHORTEST_BLOCK:
         raise limits.wrong("block", f"is below {SHORTEST_BLOCK}, and not 0")
+    if made.thresholds.block and not _can_prove_harm(made.thresholds):
+        kept = "the two days that are kept"
+        raise limits.wrong("block", f"is so long that {kept} have too few pairs to prove a harm")
     return made
+
+
+def _can_prove_harm(own: Thresholds) -> bool:
+    """Of pairs of blocks no p-value is below that of all draws alike; each of two groups has half
+    of a look's alpha."""
+    pairs = MOST_ROWS // (2 * own.block) - 1
+    return 0.5**pairs <= own.alpha / own.looks / 2
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from edgetune.agent.vocabulary.prefixes import number_of
 from edgetune.base.documents.congestion import ROUND, Chosen, Configuration, Thresholds, Treated
 from edgetune.base.documents.rounds import (
     CHOSEN,
+    MOST_ROWS,
     NEIGHBOURS,
     TOGETHER,
     Decisions,
@@ -26,6 +27,7 @@ from edgetune.base.documents.rounds import (
     read_decisions,
     read_rounds,
 )
+from edgetune.base.errors import DamagedError
 from edgetune.wings.congestion.blocks import changes_of, compare_blocks, counts, is_on
 from edgetune.wings.congestion.history import History
 from edgetune.wings.congestion.rows import MEASURES, PrefixRows
@@ -153,6 +155,22 @@ def test_rounds_of_a_time_without_blocks_are_read() -> None:
     document = json.loads(decisions.document())
     del document["looks"][0]["blocks"]
     assert read_decisions("lab1", json.dumps(document)) == decisions
+
+
+def test_changes_of_another_length_are_damaged() -> None:
+    rounds = Rounds("lab1", rows=[RoundRow(1, 2, 3, 4, 5, {}, True, {CHOSEN: [0.5]})])
+    with pytest.raises(DamagedError, match="rows: has changes"):
+        read_rounds("lab1", rounds.document())
+
+
+def test_the_longest_block_that_is_taken_can_prove_a_harm() -> None:
+    limits = Thresholds(block=28)
+    rows = [
+        RoundRow(number, 9, 9, 0, 0, {}, on, {CHOSEN: [-on + number / 1e6, None]})
+        for number in range(1, MOST_ROWS + 1)
+        for on in [is_on("salt", number, limits.block)]
+    ]
+    assert compare_blocks(rows, "salt", limits, 1)[CHOSEN][0].is_worse
 
 
 def test_too_few_pairs_say_nothing() -> None:

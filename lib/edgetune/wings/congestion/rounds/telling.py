@@ -35,7 +35,7 @@ def change(work: Work, pop: Pop, wanted: Configuration, but: Collection[str]) ->
     if pushed.done:
         work.rounds.since = clock.wall()
         work.rounds.hold(wanted, clock.wall())
-        work.rounds.skipped = {**pushed.skipped}
+        _note_skipped(work, wanted, pushed)
     _note(work, wanted, pushed)
     before = work.rounds.configuration
     if not pushed.done and before is not None and before.prefixes:
@@ -48,7 +48,7 @@ def keep(work: Work, pop: Pop, standing: Configuration, but: Collection[str]) ->
     hosts = [host for host in in_order(pop) if host.name not in but]
     pushed = renew(work, hosts, standing)
     if pushed.done:
-        work.rounds.skipped = {**pushed.skipped}
+        _note_skipped(work, standing, pushed)
     _note(work, standing, pushed)
     return pushed
 
@@ -98,6 +98,12 @@ def _note(
     if result.done:
         rounds.confirmed = now
     work.save()
+
+
+def _note_skipped(work: Work, configuration: Configuration, result: Pushed) -> None:
+    """Without treatment no route is missing, and blocks have to compare the same prefixes."""
+    if configuration.prefixes:
+        work.rounds.skipped = {**result.skipped}
 
 
 def _note_errors(work: Work, result: Pushed) -> None:

@@ -229,6 +229,19 @@ class TestBlocks:
         blocks.round()
         assert not self.is_on(blocks) and TestEvidence.counted(blocks) == before
 
+    def test_what_a_host_has_no_route_for_is_left_out_of_both_sorts_of_blocks(
+        self, blocks: RoundsWorld
+    ) -> None:
+        skipped = sorted(blocks.slow)[0]
+        for name in EVERY:
+            blocks.hosts.changes[name] = {"skipped": {skipped: "no route leads to it"}}
+        while not (self.is_on(blocks) and blocks.kept.skipped):
+            blocks.round()
+        self.rest(blocks)
+        blocks.hosts.changes.clear()
+        blocks.round()
+        assert not self.is_on(blocks) and blocks.kept.skipped.keys() == {skipped}
+
     def test_a_pause_keeps_what_hosts_have_and_the_block_does_not_count(
         self, blocks: RoundsWorld
     ) -> None:
