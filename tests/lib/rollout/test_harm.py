@@ -146,6 +146,8 @@ def test_the_guard_tells_the_next_pop_of_its_rings(world: EmptyWorld) -> None:
     assert told(world, guard) == []
     retired(world, "p00")
     assert [own["pop"] for own in told(world, guard)] == ["p01"]
+    advised = world.run("trace_harm")["text"]
+    assert "pop=p01" in advised and "pop=p00" not in advised
 
 
 def test_the_next_pop_waits_until_the_tuning_is_taken_back(world: EmptyWorld) -> None:

@@ -298,7 +298,12 @@ class _Step:
             # Those of which there is no figure come after the others.
             names = [*planned, *(name for name in names if name not in planned)]
         # Those that were refused last time come last, so that they keep no other from its turn.
-        for name in sorted(names, key=lambda name: bool(ring.pops[name].refused)):
+        names = sorted(names, key=lambda name: bool(ring.pops[name].refused))
+        if own.gates.max_load and room < len(names):
+            # Of a large ring not all were learnt, and those without hours have the first turn.
+            learn_loads(self._context, names[: int(room)], _LEARNING)
+            ahead = Ahead(self._context, campaign, [*heads.values()])
+        for name in names:
             if room > 0 and clock.monotonic() < self._until:
                 room -= self._begin(work, ring, name, own, ahead)
         return names

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import TypedDict
 
@@ -13,7 +12,9 @@ from edgetune.base.sanitize import command
 from edgetune.report.findings import WIDTH, folded
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.harm import DailyRates, days_until_today, traced
+from edgetune.rollout.guard.tracing import retirable
 from edgetune.rollout.record.changes import changes_of
+from edgetune.rollout.record.heads import living_heads
 
 _LONGEST = 480.0
 """Seconds in which samples are read; the action may take 600."""
@@ -47,9 +48,9 @@ def trace_harm(context: Context, metric: str = "") -> TraceResult:
     for name, own in found:
         begin = "harm  " if own.is_accused else "  "
         lines += folded(evidence(name, context.catalogue[name], own), WIDTH, begin, "    ")
-    for tuning in accused:
-        pops = [own.pop for own in changes if own.tuning == tuning and own.until == math.inf]
-        lines += [command("retire_tuning", pop=pop, tuning=tuning) for pop in pops]
+    for one in retirable(context, living_heads(context)) if accused else ():
+        if one.tuning in accused:
+            lines.append(command("retire_tuning", pop=one.pop, tuning=one.tuning))
     told = ", ".join(accused) or "no change explains it"
     since = utc(days.start * DAY)
     left = "" if is_whole else f"; of some PoPs none were read in {duration(_LONGEST)}"

@@ -45,7 +45,7 @@ class Tracing:
             return
         heads = living_heads(context)
         going = {head.tuning for head in heads if head.state == State.ROLLING_BACK}
-        standing = _retirable(context, heads)
+        standing = retirable(context, heads)
         for tuning, evidence in self._accused.items():
             pops = [own.pop for own in standing if own.tuning == tuning]
             if pops and tuning not in going:
@@ -75,7 +75,7 @@ class Tracing:
         }
 
 
-def _retirable(context: Context, heads: Sequence[Head]) -> list[Stood]:
+def retirable(context: Context, heads: Sequence[Head]) -> list[Stood]:
     """What stands and can be retired, in the order in which it was promoted."""
     kept = {(head.tuning, head.pop) for head in heads if head.state in _NOT_RETIRED}
     # The archive remembers PoPs that the inventory has no more.

@@ -292,6 +292,21 @@ def test_a_pop_without_a_curve_has_one_host_out_at_a_time(world: CampaignWorld) 
     assert (opened.plan.options.batch_size, opened.head.freezes) == (1, [])
 
 
+def test_the_pop_that_begins_is_learnt_before_whatever_else_its_ring_lacks(
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = CampaignWorld(tmp_path / "z", gates={"max_load": 0.8}, together=True)
+
+    def learn(context: object, pops: Sequence[str], seconds: float) -> None:
+        # A whole ring takes too long.
+        given_curves(world, *(pops if len(pops) == 1 else ()))
+
+    monkeypatch.setattr("edgetune.fleet.campaign.advance.learn_loads", learn)
+    world.begin_campaign()
+    (begun,) = world.advance()
+    assert read_rollout(world.context, world.record.pops[begun].rollout).head.freezes
+
+
 def test_a_pop_whose_load_never_permits_any_is_refused_and_told(world: CampaignWorld) -> None:
     flat = curve_of([5.0] * WEEK_HOURS)
     world.context.store.put(load_key("ams1"), flat.document())
