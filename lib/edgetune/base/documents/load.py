@@ -25,6 +25,7 @@ WEEKS = 5
 """How many are kept: of five, two surges move no median."""
 MOST_HOURS = WEEKS * WEEK_HOURS
 _LATEST = 10**7
+_LEAST_CAPACITY = 1e-3
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ def read_load(pop: str, text: str) -> LoadCurve:
     found = decoded(key, LoadCurve, read_versioned(key, text))
     check_is(key, "first", 0 <= found.first <= _LATEST, "is no hour")
     check_is(key, "loads", len(found.loads) <= MOST_HOURS, "are too many")
-    known = [own for own in (*found.loads, found.capacity) if own is not None]
+    known = [load for load in found.loads if load is not None]
     check_is(key, "loads", min(known, default=0.0) >= 0, "are less than nothing")
+    least = found.capacity is None or found.capacity >= _LEAST_CAPACITY
+    check_is(key, "capacity", least, "is next to nothing")
     return found

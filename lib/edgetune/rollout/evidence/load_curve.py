@@ -100,9 +100,10 @@ def _with_capacity(context: Context, pop: Pop, curve: LoadCurve) -> LoadCurve:
     """
     found = [*_measured(context, pop, curve), *_seen(context, pop, curve)]
     newest = max(found, default=(0.0, 0.0))
-    if newest[0] <= curve.measured:
+    capacity = round(newest[1], 1)
+    if newest[0] <= curve.measured or not capacity:
         return curve
-    return replace(curve, capacity=round(newest[1], 1), measured=newest[0])
+    return replace(curve, capacity=capacity, measured=newest[0])
 
 
 def _measured(context: Context, pop: Pop, curve: LoadCurve) -> Iterator[tuple[float, float]]:

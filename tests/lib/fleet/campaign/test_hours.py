@@ -111,7 +111,8 @@ def test_a_curve_grows_at_both_ends_and_forgets_what_is_old() -> None:
         (LoadCurve(-1, [1.0]), "first"),
         (LoadCurve(1, [None] * (MOST_HOURS + 1)), "loads"),
         (LoadCurve(1, [-1.0]), "loads"),
-        (LoadCurve(1, [1.0], capacity=-1.0), "loads"),
+        (LoadCurve(1, [1.0], capacity=-1.0), "capacity"),
+        (LoadCurve(1, [1.0], capacity=1e-300), "capacity"),
     ],
 )
 def test_a_curve_that_is_none_is_named(curve: LoadCurve, field: str) -> None:
