@@ -38,6 +38,7 @@ LINES: Mapping[str, str] = {
     "varnish": "200 {size} {us} {s:.6f} hit",
     "trafficserver": "1764483924.123 {ms} 192.0.2.{n} TCP_MEM_HIT/200 {size} GET http://a.test/{n} "
     "- NONE/- video/mp2t",
+    "active": "200 {ms}",
 }
 
 

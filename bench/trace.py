@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Late harm on simulated fleets: which change is accused, and whether an ambient fault accuses one.
 
-python -m bench.trace [FLEETS]
+python -m bench.trace [--fleets N]
 
 A fleet has 40 PoPs and 28 days. Five changes go over most of its PoPs, ring by ring, and help at
 once. Rates differ by PoP, rise and fall together, and hang together from day to day; some are
@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bench._table import print_table
+from bench._table import carry_out, count_chosen, options, shown
 from bench.judge.figures import wilson
 from edgetune.judge.trace import Change, suspects
 
@@ -111,14 +112,30 @@ def count(fault: str, fleets: int, seed: int = 1) -> dict[str, int]:
     return found
 
 
-def main(fleets: int) -> None:
-    """A row for each fault."""
-    headers = ["fault", "the guilty first", "it is accused", "another is accused", "naive is right"]
-    rows = []
-    for fault in FAULTS:
-        found = count(fault, fleets)
-        rows.append([fault, *(_share(number, fleets) for number in found.values())])
-    print_table(headers, rows)
+COLUMNS = {
+    "fault": "{fault}",
+    "the guilty first": "{first}",
+    "it is accused": "{accused}",
+    "another is accused": "{wrong}",
+    "naive is right": "{naive}",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; the exit status comes back."""
+    chosen, fleets = count_chosen(options(__doc__ or ""), arguments, "fleets", 400, quick=2)
+    show = shown("{fleets} fleets of each fault", COLUMNS)
+    return carry_out("trace", chosen, lambda: run(fleets), show)
+
+
+def run(fleets: int) -> dict[str, Any]:
+    """A row for each fault: shares of fleets, with their 95 % intervals."""
+    counted = {fault: count(fault, fleets) for fault in FAULTS}
+    figures = [
+        {"fault": fault, **{name: _share(number, fleets) for name, number in found.items()}}
+        for fault, found in counted.items()
+    ]
+    return {"fleets": fleets, "figures": figures}
 
 
 def _share(number: int, of: int) -> str:
@@ -127,4 +144,4 @@ def _share(number: int, of: int) -> str:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 400)
+    sys.exit(main())

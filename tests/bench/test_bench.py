@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from bench import _bmc_peers, _ssh_hosts, apply, fanout, metrics
+from bench import _bmc_peers, _ssh_hosts, access_log, apply, fanout, metrics
+from edgetune.agent.log_format import FORMATS
 from edgetune.net.hosts.answers import read_answer
 from tests.support import ROOT
 from tests.support.cases import rows
@@ -81,6 +82,10 @@ def test_every_program_prints_a_table_and_writes_its_figures(
     assert capsys.readouterr().out.count("\n| ") == sum(len(rows) + 2 for rows in tables)
     for row in document.get("late", [])[:1]:
         assert (row["client"], row["resets"], row["patches"]) == ("edgetune", 1, 1)
+
+
+def test_there_is_a_line_of_each_format_of_an_access_log() -> None:
+    assert access_log.LINES.keys() == FORMATS.keys()
 
 
 def test_canned_hosts_answer_as_agents_do() -> None:

@@ -36,7 +36,7 @@ def test_a_row_is_printed_for_each_fault(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(trace, "FAULTS", (FAULTS[0], FAULTS[2]))
-    main(2)
-    late, ambient = capsys.readouterr().out.splitlines()[2:]
+    assert main(["--fleets", "2"]) == 0
+    late, ambient = capsys.readouterr().out.splitlines()[-2:]
     assert late.count("100.0 % (") >= 2 and late.startswith("| late harm")
     assert ambient.count("| 0.0 % (") == 4
