@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -73,7 +73,8 @@ def of_pytest(text: str) -> Row:
     failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
     skipped = int(suite.attrib["skipped"])
     passed = int(suite.attrib["tests"]) - failed - skipped
-    day = suite.attrib["timestamp"][:10]
+    began = datetime.fromisoformat(suite.attrib["timestamp"])
+    day = began.astimezone(timezone.utc).date().isoformat()
     seconds = round(float(suite.attrib["time"]))
     return Row(named["suite"], named["commit"], day, passed, failed, skipped, seconds)
 

@@ -12,7 +12,7 @@ from docs import verified
 
 JUNIT = (
     '<testsuites><testsuite name="{name}" errors="1" failures="2" skipped="3" tests="20" '
-    'time="61.7" timestamp="2026-11-28T22:36:43+00:00"/></testsuites>'
+    'time="61.7" timestamp="2026-11-29T05:36:43+07:00"/></testsuites>'
 )
 NAME = "test, Python 3.11.7 at 20ae852bdc69"
 
