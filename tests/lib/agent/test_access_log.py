@@ -163,8 +163,19 @@ class Log:
             file.write(text)
 
     def look(self) -> dict[str, int]:
+        self._keep_in_step()
         found, self.said = AccessLog(Host(str(self.root)), "/log/access.log", self.written).look()
         return found
+
+    def _keep_in_step(self) -> None:
+        """Files have the time of this process, whose clock may be another than the kernel's."""
+        now = self.root / "now"
+        now.touch()
+        apart = time.time() - now.stat().st_mtime
+        for path in self.path.parent.iterdir() if abs(apart) > 60 else ():
+            at = path.stat().st_mtime
+            if abs(time.time() - at) > abs(apart) / 2:
+                os.utime(path, (at + apart, at + apart))
 
     def responses(self) -> int:
         return self.look()["http_responses"]
