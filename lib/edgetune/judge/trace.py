@@ -93,11 +93,11 @@ def suspects(harm: Array, changes: Sequence[Change]) -> list[Suspect]:
     """
     known = np.isfinite(harm)
     known &= known.sum(axis=1, keepdims=True) >= max(1.0, _HALF * known.any(axis=0).sum())
-    tried = [*_candidates(changes, known)]
+    steps = [_within(_stands(own, 0, known.shape), known) for own in changes]
+    tried = [*_candidates(changes, steps, known)]
     if not tried:
         return []
     columns = np.stack([own.column.ravel() for own in tried])
-    steps = [_within(_stands(own, 0, known.shape), known) for own in changes]
     rates = _within(harm, known)
     chance = _by_chance(_without(rates, _basis(steps)), columns, known)
     spread = np.maximum(chance.std(axis=0), _NOTHING)
@@ -116,9 +116,11 @@ def suspects(harm: Array, changes: Sequence[Change]) -> list[Suspect]:
     return sorted(found, key=lambda each: -each.votes)
 
 
-def _candidates(changes: Sequence[Change], known: Array) -> Iterator[_Candidate]:
-    """Without those that nothing tells from the others, or from what is everywhere."""
-    steps = [_within(_stands(own, 0, known.shape), known) for own in changes]
+def _candidates(
+    changes: Sequence[Change], steps: list[Array], known: Array
+) -> Iterator[_Candidate]:
+    """Without those that nothing tells from the others, or from what is everywhere;
+    ``steps`` are what each change did at once."""
     every = _basis(steps)
     for number, change in enumerate(changes):
         others = _basis(steps[:number] + steps[number + 1 :])

@@ -20,7 +20,8 @@ from edgetune.base.durations import DAY
 from edgetune.base.errors import InputError, RefusedError, SourceError
 from edgetune.rollout.evidence.harm import DailyRates, days_until_today
 from edgetune.rollout.guard import Guard
-from edgetune.rollout.record.changes import changes_of
+from edgetune.rollout.record.heads import living_heads
+from edgetune.rollout.record.promotions import promotions_of
 from tests.support.builders import as_samples, inventory_document
 from tests.support.exported import put
 from tests.support.virtual_clock import VirtualClock
@@ -237,8 +238,9 @@ def test_the_archive_tells_what_stands_and_what_stood(tmp_path: Path, clock: Vir
     world.context.store.put(past_key("p2"), "{")
     for tuning, at in (("two", now - 9 * DAY), ("held", now - DAY - 60), ("old", now - 40 * DAY)):
         judged(world, "p1", tuning, tried[tuning].rollout, at)
-    found = [(own.tuning, own.since, own.until) for own in changes_of(world.context)]
+    promoted = promotions_of(world.context, living_heads(world.context))
+    found = [(own.tuning, own.since, own.until) for own in promoted]
     assert found == [("two", now - 9 * DAY, now - DAY), ("one", now - 5 * DAY, math.inf)]
     history = [Entry(now - 5 * DAY, "promoting", "", ""), Entry(now - 60, "rolling_back", "", "")]
     put(world, "p1", "rolled_back", stamp=LAST[3:], tuning="one", plan="", history=history)
-    assert changes_of(world.context)[-1].until == now - 60
+    assert promotions_of(world.context, living_heads(world.context))[-1].until == now - 60

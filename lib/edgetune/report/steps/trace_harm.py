@@ -12,9 +12,8 @@ from edgetune.base.sanitize import command
 from edgetune.report.findings import WIDTH, folded
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.harm import DailyRates, days_until_today, traced
-from edgetune.rollout.guard.tracing import retirable
-from edgetune.rollout.record.changes import changes_of
 from edgetune.rollout.record.heads import living_heads
+from edgetune.rollout.record.promotions import promotions_of, retirable
 
 _LONGEST = 480.0
 """Seconds in which samples are read; the action may take 600."""
@@ -40,7 +39,7 @@ def trace_harm(context: Context, metric: str = "") -> TraceResult:
     from edgetune.judge.trace import evidence
 
     rates, days = DailyRates(), days_until_today(context)
-    changes = changes_of(context)
+    changes = promotions_of(context, living_heads(context))
     is_whole = rates.read(context, days, _LONGEST)
     found = traced(context, rates, changes, days, metric)
     accused = {own.tuning: None for _, own in found if own.is_accused}

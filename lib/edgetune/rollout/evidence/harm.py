@@ -13,7 +13,7 @@ from edgetune.base.documents.metric import Metric
 from edgetune.base.durations import DAY
 from edgetune.base.errors import EdgetuneError, InputError, StoreError
 from edgetune.rollout.context import Context
-from edgetune.rollout.record.changes import Stood
+from edgetune.rollout.record.promotions import Promotion
 
 if TYPE_CHECKING:
     from edgetune.judge.trace import Suspect
@@ -109,7 +109,7 @@ def _rate(metric: Metric, events: Array, exposure: Array) -> float:
 
 
 def traced(
-    context: Context, rates: DailyRates, changes: Sequence[Stood], days: range, metric: str = ""
+    context: Context, rates: DailyRates, changes: Sequence[Promotion], days: range, metric: str = ""
 ) -> list[tuple[str, Suspect]]:
     """The changes of this time that may have done harm, with the metric, the likeliest first; of
     one ``metric`` where it is given.
@@ -133,7 +133,7 @@ def traced(
     return sorted(every, key=lambda row: (not row[1].is_accused, row[1].p, -row[1].votes))
 
 
-def _columns(changes: Sequence[Stood], pops: Sequence[str], days: range) -> list[Any]:
+def _columns(changes: Sequence[Promotion], pops: Sequence[str], days: range) -> list[Any]:
     import numpy as np
 
     from edgetune.judge.trace import Change

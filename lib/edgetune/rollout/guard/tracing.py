@@ -6,23 +6,19 @@ Each look of the guard reads the samples of a few days of PoPs, so it keeps no o
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from edgetune.base import clock
-from edgetune.base.documents.head import Head
 from edgetune.base.documents.words import State
 from edgetune.base.durations import DAY
 from edgetune.base.sanitize import command, one_line
 from edgetune.rollout.context import Context
 from edgetune.rollout.evidence.harm import DailyRates, days_until_today, traced
-from edgetune.rollout.record.changes import Stood, changes_of
 from edgetune.rollout.record.heads import living_heads
+from edgetune.rollout.record.promotions import Promotion, promotions_of, retirable
 
 _SECONDS = 2.0
 """Of a look, in which samples are read."""
-_NOT_RETIRED = (State.PROMOTING, State.HANDING_OVER, State.HANDED_OVER)
-"""States in which a tuning stands, and cannot be retired."""
 
 
 class Tracing:
@@ -30,7 +26,7 @@ class Tracing:
 
     def __init__(self) -> None:
         self._day = 0
-        self._changes: list[Stood] | None = None
+        self._changes: list[Promotion] | None = None
         self._rates = DailyRates()
         self._accused: dict[str, str] | None = None
 
@@ -62,7 +58,7 @@ class Tracing:
 
         days = days_until_today(context)
         if self._changes is None:
-            self._changes = changes_of(context)
+            self._changes = promotions_of(context, living_heads(context))
         if all(own.since < days.start * DAY for own in self._changes):
             return {}
         if not self._rates.read(context, days, _SECONDS):
@@ -73,18 +69,6 @@ class Tracing:
             for name, own in reversed(found)
             if own.is_accused
         }
-
-
-def retirable(context: Context, heads: Sequence[Head]) -> list[Stood]:
-    """What stands and can be retired, in the order in which it was promoted."""
-    kept = {(head.tuning, head.pop) for head in heads if head.state in _NOT_RETIRED}
-    # The archive remembers PoPs that the inventory has no more.
-    pops = {*context.known_inventory.pop_names()}
-    return [
-        own
-        for own in changes_of(context, gone=False)
-        if own.until == math.inf and own.pop in pops and (own.tuning, own.pop) not in kept
-    ]
 
 
 def _payload(context: Context, tuning: str, pops: list[str], evidence: str) -> dict[str, object]:
