@@ -248,13 +248,22 @@ def bmc_fault(home: Path, host: str, fault: str, on: bool) -> None:
     request(home, "bmc_fault", host=host, fault=fault, on=on)
 
 
+LASTING: dict[str, tuple[Callable[[Path, str], Any], Callable[[Path, str], Any]]] = {
+    "cut": (partial(set_link, up=False), partial(set_link, up=True)),
+    "slow": (partial(slow_link, on=True), partial(slow_link, on=False)),
+    "full": (partial(fill_disk, full=True), partial(fill_disk, full=False)),
+    "busy": (partial(keep_busy, on=True), partial(keep_busy, on=False)),
+    **{
+        cause: (
+            partial(slow_application, cause=cause, on=True),
+            partial(slow_application, cause=cause, on=False),
+        )
+        for cause in ("steal", "slow_disk")
+    },
+}
+"""What begins a fault of a port or a host, and what ends it."""
 FAULTS: dict[str, Callable[[Path, str], Any]] = {
-    "cut": partial(set_link, up=False),
-    "slow": partial(slow_link, on=True),
-    "full": partial(fill_disk, full=True),
-    "busy": partial(keep_busy, on=True),
-    "steal": partial(slow_application, cause="steal", on=True),
-    "slow_disk": partial(slow_application, cause="slow_disk", on=True),
+    **{name: begin for name, (begin, _) in LASTING.items()},
     "off": lambda home, host: power(home, host, "cut"),
     **{name: partial(kill, program=name) for name in PROGRAMS},
     "balancer": balancer,
@@ -262,17 +271,6 @@ FAULTS: dict[str, Callable[[Path, str], Any]] = {
     "stop": lambda home, name: set_monitoring(home, name, False),
     "surge": lambda home, times: set_load(home, True, _number(times)),
 }
-
-
-ENDS: dict[str, Callable[[Path, str], Any]] = {
-    "cut": partial(set_link, up=True),
-    "slow": partial(slow_link, on=False),
-    "full": partial(fill_disk, full=False),
-    "busy": partial(keep_busy, on=False),
-    "steal": partial(slow_application, cause="steal", on=False),
-    "slow_disk": partial(slow_application, cause="slow_disk", on=False),
-}
-"""Of the faults that last."""
 
 
 def inject(home: Path, fault: str, target: str) -> None:
@@ -304,8 +302,9 @@ def heal(home: Path) -> None:
     if state["surge"] != 1:
         set_load(home, state["load"])
     for fault, targets in state["faults"].items():
+        _, end = LASTING[fault]
         for target in targets:
-            ENDS[fault](home, target)
+            end(home, target)
     for name in state["monitoring"]:
         set_monitoring(home, name, True)
     for number in state["muted"]:
